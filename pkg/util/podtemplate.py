@@ -2,24 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds common mistakes in the pod templates of a JobSet, for which the API server will refuse its Jobs or their pods.
 
-The labels and annotations of the JobSet and of its Jobs are checked, too.
+The labels and annotations of the JobSet and of its Jobs are checked, too. So are the JobSet's claims for volumes and
+its coordinator, which JobSet's webhook may refuse.
 
 Only what every supported API server refuses is reported. The API server has the last word, because this is not checked:
-whether the objects exist to which a template refers, quotas, and admission; the success policy of a Job; Windows;
-annotations for AppArmor and seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces;
-``resizePolicy`` and rules for restarts; divisors; the sums of pod-level resources; fields newer than Kubernetes 1.31.
+whether the objects exist to which a template refers, quotas, and admission; Windows; annotations for AppArmor and
+seccomp; rare volume sources; user namespaces; sysctls of the host's namespaces; ``resizePolicy`` and rules for
+restarts; divisors; the sums of pod-level resources; fields newer than Kubernetes 1.31.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from controller_runtime.apis.core.v1 import PersistentVolumeClaimTemplate
 from controller_runtime.machinery import field, names, quantity
 from controller_runtime.machinery.printable import cut
+from pydantic_core import ValidationError
+
+from pkg.constants import trainer as constants
 
 Path = tuple[str | int, ...]
 Data = Mapping[str, Any]
@@ -38,6 +44,8 @@ _HOST_PORT: Final = "is also the port of another container on the host, because 
 _NO_IMAGE: Final = "must name an image"
 _IN_PODS: Final = (_TRIMMED, _GATED, _HOST_PORT, _NO_IMAGE)
 """What the API server refuses in pods, although it accepts it in the templates of Jobs."""
+_NO_VOLUME: Final = "the pod has no such volume"
+_NOT_MOUNTED: Final = "no container mounts this claim"
 _HUGE_PAGES: Final = "hugepages-"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 
@@ -58,35 +66,57 @@ class Violation(NamedTuple):
     def sentence(self) -> str:
         """The violation in one sentence."""
         if not self.job:
-            return f"the API server will refuse the JobSet: {self.error}"
+            claims = " or its claims" if self.path[:2] == ("spec", "volumeClaimPolicies") else ""
+            return f"the API server will refuse the JobSet{claims}: {self.error}"
         refused = "pods" if self.error.detail in _IN_PODS else "Jobs"
         return f"the API server will refuse the {refused} of {cut(self.job, _SHOWN)}: {self.error}"
 
 
-def violations(job_set: Data) -> list[Violation]:
+def violations(job_set: Data, *, of_runtime: bool = False) -> list[Violation]:
     """Return the violations in the pod templates of a JobSet, at most 16.
 
-    The JobSet must be valid for its schema, which determines the types of all fields.
+    The JobSet must be valid for its schema, which determines the types of all fields. With ``of_runtime``, it is the
+    template of a runtime: values that a TrainJob may add, and the number of completions, are then not checked.
     """
     found: list[Violation] = []
     spec = _map(job_set, "spec")
     claims = [each for policy in _maps(spec, "volumeClaimPolicies") for each in _maps(policy, "templates")]
-    claimed = {_at(each, ("metadata", "name")) for each in claims}  # JobSet adds these volumes to the pods
-    own = _walk(_map(job_set, "metadata"), _METADATA, ("metadata",))
-    found += itertools.islice((_violation("", job_set, (), (), each) for each in own), _MOST)
+    claimed = {str(_at(each, _NAME)) for each in claims}  # JobSet adds these volumes to the pods
+    own = itertools.chain(
+        _walk(_map(job_set, "metadata"), _METADATA, ("metadata",)), _walk(spec, _JOB_SET, ("spec",))
+    )
+    for path, detail in own:
+        if len(found) < _MOST and not (of_runtime and _is_up_to_train_jobs(job_set, path, detail)):
+            found.append(_violation("", job_set, (), (), (path, detail)))
     for index, job in enumerate(_maps(spec, "replicatedJobs")):
         template, name = _map(job, "template"), str(job.get("name"))
         of_job = _map(template, "spec")
+        if of_runtime:
+            of_job = {**of_job, "completions": None}
         problems = itertools.chain(
             _walk(_map(template, "metadata"), _METADATA, ("metadata",)),
-            ((("spec", *path), detail) for path, detail in _walk(of_job, _JOB, ())),
+            _walk(of_job, _JOB, ("spec",)),
             ((("spec", *path), detail) for path, detail in _mounts(of_job, claimed)),
         )
         start: Path = ("spec", "replicatedJobs", index, "template")
         keyed: Path = ("spec", "replicatedJobs", name, "template")
-        violations_of_job = (_violation(name, template, start, keyed, each) for each in problems)
+        violations_of_job = (
+            _violation(name, template, start, keyed, each)
+            for each in problems
+            if not (of_runtime and _is_up_to_train_jobs(template, *each))
+        )
         found += itertools.islice(violations_of_job, _MOST - len(found))
     return found
+
+
+def _is_up_to_train_jobs(data: Data, path: Path, detail: str) -> bool:
+    """Return True if a TrainJob can mend a problem of its runtime by adding a volume, a mount, an image or a number."""
+    lacks_image = not detail and path[3:4] == ("containers",) and path[-1] == "image"
+    trains = _map(data, "metadata", "labels").get(constants.LABEL_TRAIN_JOB_ANCESTOR)
+    if lacks_image and trains == constants.ANCESTOR_TRAINER:
+        return bool(_map(data, *path[:-1]).get("name") == constants.NODE)
+    lacks_source = not detail and "volumes" in path
+    return lacks_source or detail in (_NO_VOLUME, _NOT_MOUNTED) or path[-1] == "podIndex"
 
 
 def _violation(job: str, data: Data, start: Path, keyed: Path, problem: tuple[Path, str]) -> Violation:
@@ -381,6 +411,13 @@ def _of_containers(data: Data) -> Problems:
             in_use.add(used and key)
 
 
+def _at_most(most: int, name: str) -> Callable[[Data], Problems]:
+    """Return a check that a list has at most ``most`` items."""
+    return lambda data: (
+        ((name,), f"must have at most {most} items") for _ in (data.get(name) or ())[most:][:1]
+    )
+
+
 def _exit_codes(data: Data) -> Problems:
     values = data.get("values") or []
     if not values or values != sorted(set(values)):
@@ -410,9 +447,87 @@ def _job(data: Data) -> Problems:
     for name in ("backoffLimitPerIndex", "successPolicy") if mode != "Indexed" else ():
         if data.get(name) is not None:
             yield (name,), "needs completionMode: Indexed"
+    completions = data.get("completions")
+    if completions is not None and (data.get("maxFailedIndexes") or 0) > completions:
+        yield ("maxFailedIndexes",), f"must be at most {completions}, the number of completions"
 
 
-def _mounts(job: Data, claimed: set[Any]) -> Problems:
+def _success_rules(data: Data) -> Problems:
+    for index, rule in enumerate(_maps(_map(data, "successPolicy"), "rules")):
+        path: Path = ("successPolicy", "rules", index)
+        indexes, count, most = (
+            rule.get("succeededIndexes"),
+            rule.get("succeededCount"),
+            data.get("completions"),
+        )
+        if indexes is None and count is None:
+            yield path, "must have succeededIndexes or succeededCount"
+        elif indexes is not None:
+            most, detail = _indexes(str(indexes), most)
+            if detail:
+                yield (*path, "succeededIndexes"), detail
+        if count is not None and most is not None and count > most:
+            yield (*path, "succeededCount"), f"must be at most {most}, the number of indexes"
+
+
+def _indexes(text: str, completions: int | None) -> tuple[int | None, str]:
+    """Return the number of indexes in a list as ``0,2-4``, and what is wrong with it. Without a number, it is None."""
+    last, total = -1, 0
+    if len(text) > _LONGEST_INDEXES:
+        return None, f"must have at most {_LONGEST_INDEXES} characters"
+    for interval in text.split(",") if text else ():
+        if not (matched := _INTERVAL.fullmatch(interval)):
+            return None, "must be numbers and intervals, as 0,2-4"
+        first = int(matched[1])
+        end = int(matched[2]) if matched[2] else first
+        if first <= last or (matched[2] and end <= first):
+            return None, "must be ascending numbers and intervals"
+        if completions is not None and end >= completions:
+            return None, f"must be below {completions}, the number of completions"
+        last, total = end, total + end - first + 1
+    return total, ""
+
+
+def _claim(data: Data) -> Problems:
+    """Yield the problems of one claim. Claims have no types in a JobSet: a wrong type is left to JobSet's schema."""
+    with contextlib.suppress(ValidationError):
+        typed = PersistentVolumeClaimTemplate.from_dict(dict(data)).to_dict()
+        yield from _walk(typed, {"metadata": {**_METADATA, "name!": _LABEL}, "spec": _CLAIM}, ())
+
+
+def _claims(spec: Data) -> Problems:
+    """Yield the problems of the claims that JobSet creates for its pods, and of volumes that have their names."""
+    taken, pods = set[Any](), [_map(job, *_POD_OF_JOB) for job in _maps(spec, "replicatedJobs")]
+    containers = (each for pod in pods for *_, each in _containers(pod))
+    mounted = {mount.get("name") for each in containers for mount in _maps(each, "volumeMounts")}
+    for index, policy in enumerate(_maps(spec, "volumeClaimPolicies")):
+        for at, claim in enumerate(_maps(policy, "templates")):
+            if (name := str(_at(claim, _NAME))) in taken or name not in mounted:
+                path: Path = ("volumeClaimPolicies", index, "templates", at, *_NAME)
+                yield path, "must be unique" if name in taken else _NOT_MOUNTED
+            taken.add(name)
+    for index, pod in enumerate(pods if taken else ()):
+        for at, volume in enumerate(_maps(pod, "volumes")):
+            if volume.get("name") in taken:
+                path = ("replicatedJobs", index, *_POD_OF_JOB, "volumes", at, "name")
+                yield path, "is the name of a claim of volumeClaimPolicies"
+
+
+def _coordinator(spec: Data) -> Problems:
+    """Yield the problem of a coordinator that is no pod of its job."""
+    leader = _map(spec, "coordinator")
+    named = (
+        each for each in _maps(spec, "replicatedJobs") if each.get("name") == leader.get("replicatedJob")
+    )
+    job = _map(next(named, {}), "template", "spec")
+    if job.get("completionMode") == "NonIndexed":
+        yield ("coordinator", "replicatedJob"), "its Job needs completionMode: Indexed"
+    pods = job.get("completions")
+    if pods is not None and not 0 <= (leader.get("podIndex") or 0) < pods:
+        yield ("coordinator", "podIndex"), f"must be from 0 to {pods - 1}: its Job has {pods} pods"
+
+
+def _mounts(job: Data, claimed: set[str]) -> Problems:
     """Yield a problem for each mount whose volume is neither in the pod nor ``claimed``, or is of the wrong kind."""
     pod = _map(job, "template", "spec")
     volumes = {each.get("name"): each for each in _maps(pod, "volumes")}
@@ -422,7 +537,7 @@ def _mounts(job: Data, claimed: set[Any]) -> Problems:
             for at, mount in enumerate(_maps(container, place)):
                 name, path = mount.get("name"), ("template", "spec", kind, index, place, at, "name")
                 if name not in volumes and name not in claimed:
-                    yield path, "the pod has no such volume"
+                    yield path, _NO_VOLUME
                 elif place == "volumeDevices" and name in mounted:
                     yield path, "must not be the name of a volume mount"
                 elif place == "volumeDevices" and not (
@@ -440,7 +555,7 @@ def _maps(data: Data, name: str) -> Sequence[Data]:
     return data.get(name) or ()
 
 
-def _map(data: Data, *path: str) -> Data:
+def _map(data: Data, *path: str | int) -> Data:
     return _at(data, path) or {}
 
 
@@ -499,6 +614,10 @@ _FIELD_OF_VOLUME: Final = _matching(
 _AMOUNT: Final = _matching(
     r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.*)", "containers cannot read this resource"
 )
+_INTERVAL: Final = re.compile(r"\+?0*([0-9]{1,18})(?:-\+?0*([0-9]{1,18}))?", re.ASCII)
+_LONGEST_INDEXES: Final = 64 * 1024
+_NAME: Final = ("metadata", "name")
+_POD_OF_JOB: Final = ("template", "spec", "template", "spec")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # fmt: off
@@ -586,6 +705,12 @@ _CONTAINER: Final = {
     "startupProbe": {**_PROBE, "successThreshold": _between(0, 1)},
     "lifecycle": {"postStart": _HANDLER, "preStop": _HANDLER}, "securityContext": _SECURITY, "": [_container],
 }
+_CLAIM: Final = {
+    "accessModes!": [_one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")],
+    "storageClassName": _SUBDOMAIN, "volumeMode": _one_of("Block", "Filesystem"), "": [_modes],
+    "volumeAttributesClassName": _SUBDOMAIN, "selector": _SELECTOR,
+    "dataSource": {"kind!": None, "name!": None}, "resources!": {"requests!": {"storage!": _positive}},
+}
 _VOLUME: Final = {
     "name!*": _LABEL, "": [_choice(besides=("name",), required=False)],  # a volume without a source is an emptyDir
     "image": {"pullPolicy": _PULL, "": [lambda data: [] if data.get("reference") else [(("reference",), _NO_IMAGE)]]},
@@ -616,17 +741,7 @@ _VOLUME: Final = {
         }],
         "": [_projected],
     },
-    "ephemeral": {
-        "volumeClaimTemplate!": {
-            "metadata": {**_METADATA, "name": _forbidden},
-            "spec!": {
-                "accessModes!": [_one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")],
-                "storageClassName": _SUBDOMAIN, "volumeMode": _one_of("Block", "Filesystem"), "": [_modes],
-                "volumeAttributesClassName": _SUBDOMAIN, "selector": _SELECTOR,
-                "dataSource": {"kind!": None, "name!": None}, "resources!": {"requests!": {"storage!": _positive}},
-            },
-        },
-    },
+    "ephemeral": {"volumeClaimTemplate!": {"metadata": {**_METADATA, "name": _forbidden}, "spec!": _CLAIM}},
 }
 _OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _POD: Final = {
@@ -679,11 +794,17 @@ _JOB: Final = {
     "managedBy": _matching(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/.+", "must have a domain, as example.com/controller"),
     "selector": lambda _value: "must not be set: each Job has a selector of its own",
     "manualSelector": lambda value: "must not be set: each Job has a selector of its own" if value else "",
-    "podFailurePolicy": {"rules": [{
-        "action!": _one_of("FailJob", "FailIndex", "Ignore", "Count"), "": [_choice("onExitCodes", "onPodConditions")],
-        "onExitCodes": {"operator!": _one_of("In", "NotIn"), "": [_exit_codes]},
+    "successPolicy": {"rules!": [{"succeededCount": _NUMBER}], "": [_at_most(20, "rules")]},
+    "podFailurePolicy": {"": [_at_most(20, "rules")], "rules": [{
+        "action!": _one_of("FailJob", "FailIndex", "Ignore", "Count"), "": [
+            _choice("onExitCodes", "onPodConditions"), _at_most(20, "onPodConditions"),
+        ],
+        "onExitCodes": {"operator!": _one_of("In", "NotIn"), "": [_exit_codes, _at_most(255, "values")]},
         "onPodConditions": [{"type!": _KEY, "status": _one_of("True", "False", "Unknown")}],
     }]},
-    "": [_job],
+    "": [_job, _success_rules],
+}
+_JOB_SET: Final = {
+    "volumeClaimPolicies": [{"templates": [{"": [_claim]}]}], "": [_claims, _coordinator],
 }
 # fmt: on

@@ -26,11 +26,11 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
         warnings = trainingruntime.deprecation_warnings(obj, self._cfg)
-        return check_runtime(None, obj, self._cfg, warnings=warnings)
+        return await check_runtime(None, obj, self._cfg, warnings=warnings)
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
         """Check a changed spec, see :func:`.trainingruntime_webhook.check_update`."""
-        return check_update(old, new, self._cfg)
+        return await check_update(old, new, self._cfg)
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Allow the deletion: the finalizer protects a runtime in use."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from controller_runtime import offload
 from controller_runtime.machinery import equality, field
 from controller_runtime.webhook import CustomValidator
 
@@ -16,13 +17,15 @@ from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RunPolicy, TrainingRuntime, TrainJobSpec
 from pkg.constants import trainer as constants
 from pkg.runtime import ancestor_of, containers_of, remarks
-from pkg.util import trainingruntime
+from pkg.util import podtemplate, trainingruntime
 
 from . import v23rules
 
 AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
 REPLICAS_ERROR: Final = "always must be 1"
 CONTAINER_NAMES_ERROR: Final = "must contain the required container for the ancestor: {}"
+MOST_TEMPLATE_WARNINGS: Final = 5
+"""Maximum number of warnings about pod templates in a response: clients print them all."""
 
 _CONTAINER_OF_ANCESTOR: Final = {
     constants.ANCESTOR_TRAINER: constants.NODE,
@@ -43,11 +46,11 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
 
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
         """Return the warnings. Raises if the template's jobs do not meet the requirements of TrainJobs."""
-        return check_runtime(None, obj, self._cfg)
+        return await check_runtime(None, obj, self._cfg)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
         """Check a changed spec, see :func:`check_update`."""
-        return check_update(old, new, self._cfg)
+        return await check_update(old, new, self._cfg)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow the deletion: the finalizer protects a runtime in use."""
@@ -55,17 +58,17 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return []
 
 
-def check_update(old: AnyRuntime, new: AnyRuntime, cfg: Configuration) -> list[str]:
+async def check_update(old: AnyRuntime, new: AnyRuntime, cfg: Configuration) -> list[str]:
     """Return the warnings. Raise the errors of a changed spec as one aggregate.
 
     An update passes if the object is being deleted or if the spec is unchanged, because finalizers may change.
     """
     if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
         return []
-    return check_runtime(old, new, cfg)
+    return await check_runtime(old, new, cfg)
 
 
-def check_runtime(
+async def check_runtime(
     old: AnyRuntime | None,
     new: AnyRuntime,
     cfg: Configuration,
@@ -74,8 +77,8 @@ def check_runtime(
 ) -> list[str]:
     """Return ``warnings``, the remarks about the runtime, and warnings of values that v2.3 refuses or an empty policy.
 
-    Raise the errors of a runtime as one aggregate, with ``warnings`` as notes. In the second generation, a value that
-    v2.3 refuses is an InvalidError.
+    Also warn of mistakes in the pod templates. Raise the errors of a runtime as one aggregate, with ``warnings`` as
+    notes. In the second generation, a value that v2.3 refuses is an InvalidError.
     """
     errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
     if cfg.second_generation:
@@ -94,7 +97,11 @@ def check_runtime(
         for warning in warnings:
             aggregate.add_note(warning)
         raise aggregate
-    return [*warnings, *found]
+    template = new.spec.template
+    wrong = await offload.run_sized(
+        new.decoded_size, lambda: podtemplate.violations(template.to_dict(), of_runtime=True)
+    )
+    return [*warnings, *found, *(each.sentence for each in wrong[:MOST_TEMPLATE_WARNINGS])]
 
 
 def ttl_warnings(

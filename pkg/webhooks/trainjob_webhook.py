@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
@@ -17,13 +16,9 @@ from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
 from . import v23rules
-from .trainingruntime_webhook import ttl_warnings
+from .trainingruntime_webhook import MOST_TEMPLATE_WARNINGS, ttl_warnings
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
-
-
-MOST_TEMPLATE_WARNINGS: Final = 5
-"""Maximum number of warnings about pod templates in a response: clients print them all."""
 
 
 class TrainJobWebhook(CustomValidator[TrainJob]):

@@ -20,6 +20,7 @@ POD = unstructured(GVK("", "v1", "Pod"))
 # Changes of a Job: "meta" is the metadata of its pods, "pod" their spec, "node" their container, "job" its own spec.
 # There is one on each side of each bound of the check; some are refused for reasons that the check leaves out.
 # fmt: off
+IGNORED = "{action: Ignore, onPodConditions: [{type: A, status: 'True'}]}"
 TEMPLATES: list[str] = [
     # accepted
     "{node: {resources: {limits: {nvidia.com/gpu: 1}}}}",
@@ -470,6 +471,26 @@ TEMPLATES: list[str] = [
     "{job: {successPolicy: {rules: [{succeededIndexes: '0'}]}}}",
     "{job: {successPolicy: {rules: [{succeededCount: 1}]}}}",
     "{job: {completionMode: NonIndexed, successPolicy: {rules: [{succeededCount: 1}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '0,2-3', succeededCount: 3}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '00,+2-3'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: ''}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '2,1'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '1-1'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '4'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '1;2'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '1-2-3'}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededIndexes: '0,1', succeededCount: 3}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededCount: 5}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededCount: 0}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{succeededCount: -1}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: [{}]}}}",
+    "{job: {completions: 4, successPolicy: {rules: []}}}",
+    "{job: {completions: 4, backoffLimitPerIndex: 1, maxFailedIndexes: 5}}",
+    "{job: {completions: 4, backoffLimitPerIndex: 1, maxFailedIndexes: 4}}",
+    *(f"{{job: {{podFailurePolicy: {{rules: [{', '.join([IGNORED] * count)}]}}}}}}" for count in (20, 21)),
+    *(f"{{job: {{podFailurePolicy: {{rules: [{{action: FailJob, onExitCodes: {{operator: In, values: {codes}}}}}]}}}}}}"
+      for codes in (list(range(1, 256)), list(range(1, 257)))),
+    "{job: {podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: A}, {type: A}]}]}}}",
 ]
 # fmt: on
 

@@ -24,6 +24,11 @@ def _failing(**codes: Any) -> dict[str, Any]:
     }
 
 
+def claim(name: str, **spec: Any) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def test_a_violation_names_job_path_and_field() -> None:
     good = {"containers": [{"name": "a", "image": "x"}]}
     bad = {"containers": [{"name": "a", "image": "x", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
@@ -58,8 +63,7 @@ def test_a_missing_value_is_required() -> None:
 
 def test_mounts_may_name_volumes_of_the_job_sets_claim_policies() -> None:
     pod = {"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}]}
-    policies = [{"templates": [{"metadata": {"name": "data"}}]}]
-    assert podtemplate.violations(job_set(pod, volumeClaimPolicies=policies)) == []
+    assert podtemplate.violations(job_set(pod, volumeClaimPolicies=[{"templates": [claim("data")]}])) == []
     (found,) = podtemplate.violations(job_set(pod))
     assert found.path[-3:] == ("volumeMounts", 0, "name")
 
@@ -196,3 +200,78 @@ def test_fields_of_the_job_are_checked(fields: dict[str, Any], path: tuple[Any, 
     made = job_set({"containers": [{"name": "a", "image": "x"}], "restartPolicy": "Never"})
     made["spec"]["replicatedJobs"][0]["template"]["spec"] |= fields
     assert [each.path[5:] for each in podtemplate.violations(made)] == ([path] if path else [])
+
+
+MOUNTS = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+
+
+@pytest.mark.parametrize(
+    ("claims", "container", "volumes", "path"),
+    [
+        ([claim("data")], MOUNTS, [], ""),
+        ([claim("data"), claim("data")], MOUNTS, [], "1.metadata.name"),
+        ([claim("other")], {}, [], "0.metadata.name"),
+        ([claim("Data")], {}, [], "0.metadata.name"),
+        ([claim("data", accessModes=[])], MOUNTS, [], "0.spec.accessModes"),
+        ([claim("data", resources={"requests": {"storage": "0"}})], MOUNTS, [], "0.spec.resources.requests.storage"),
+        ([claim("data")], MOUNTS, [{"name": "data"}], "replicatedJobs.0.template.spec.template.spec.volumes.0.name"),
+    ],
+    ids=["good", "twice", "not-mounted", "no-name", "no-mode", "no-storage", "also-a-volume"],
+)  # fmt: skip
+def test_claims_that_job_set_refuses_or_cannot_create_are_found(
+    claims: list[Any], container: Any, volumes: list[Any], path: str
+) -> None:
+    pod = {"containers": [{"name": "a", "image": "x", **container}], "volumes": volumes}
+    found = podtemplate.violations(job_set(pod, volumeClaimPolicies=[{"templates": claims}]))
+    assert bool(found) == bool(path)
+    assert all(".".join(map(str, each.path)).endswith(path) for each in found[:1])
+    assert not any(each.job for each in found)
+    assert all(each.sentence.startswith("the API server will refuse the JobSet") for each in found)
+
+
+@pytest.mark.parametrize(
+    ("policy", "path"),
+    [
+        ({"successPolicy": {"rules": [{"succeededIndexes": "0,2-3", "succeededCount": 3}]}}, ""),
+        ({"successPolicy": {"rules": []}}, "rules"),
+        ({"successPolicy": {"rules": [{}]}}, "0"),
+        ({"successPolicy": {"rules": [{"succeededCount": 1}] * 21}}, "rules"),
+        ({"successPolicy": {"rules": [{"succeededCount": -1}]}}, "succeededCount"),
+        ({"successPolicy": {"rules": [{"succeededCount": 5}]}}, "succeededCount"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "0-1", "succeededCount": 3}]}}, "succeededCount"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "4"}]}}, "succeededIndexes"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "2,1"}]}}, "succeededIndexes"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "1-1"}]}}, "succeededIndexes"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "1;2"}]}}, "succeededIndexes"),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "0," * 40_000 + "1"}]}}, "succeededIndexes"),
+        ({"backoffLimitPerIndex": 1, "maxFailedIndexes": 5}, "maxFailedIndexes"),
+        (_failing(values=list(range(1, 257))), "values"),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "A", "status": "True"}]}] * 21}}, "rules"),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "A", "status": "True"}] * 21}]}}, "onPodConditions"),
+    ],
+)  # fmt: skip
+def test_policies_of_jobs_that_the_api_server_refuses_are_found(policy: dict[str, Any], path: str) -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}], "restartPolicy": "Never"})
+    made["spec"]["replicatedJobs"][0]["template"]["spec"] |= {"completions": 4, **policy}
+    assert [str(each.path[-1]) for each in podtemplate.violations(made)] == ([path] if path else [])
+
+
+@pytest.mark.parametrize(("pods", "path"), [(2, []), (1, ["podIndex"])], ids=["good", "beyond"])
+def test_the_coordinator_is_a_pod_of_its_job(pods: int, path: list[str]) -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}]})
+    made["spec"]["coordinator"] = {"replicatedJob": "job-0", "podIndex": 1}
+    made["spec"]["replicatedJobs"][0]["template"]["spec"]["completions"] = pods
+    assert [each.path[-1] for each in podtemplate.violations(made)] == path
+
+
+def test_of_a_runtime_only_what_no_train_job_adds_is_reported() -> None:
+    """A TrainJob may set the trainer's image, volumes, mounts and the number of nodes."""
+    container = {"name": "node", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    made = job_set({"containers": [container], "tolerations": [{"operator": "Equal"}]}, volumeClaimPolicies=[{"templates": [claim("data")]}])  # fmt: skip
+    (job,) = made["spec"]["replicatedJobs"]
+    job["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    job["template"]["spec"] |= {"completions": 1, "successPolicy": {"rules": [{"succeededIndexes": "3"}]}}
+    made["spec"]["coordinator"] = {"replicatedJob": "job-0", "podIndex": 3}
+    (found,) = podtemplate.violations(made, of_runtime=True)
+    assert found.path[-3:] == ("tolerations", 0, "operator")
+    assert len(podtemplate.violations(made)) == 6

@@ -157,7 +157,8 @@ async def test_the_second_profile_refuses_as_the_api_server_does_with_v23s_crd(c
 
 def runtime(kind: type[TrainingRuntime] | type[ClusterTrainingRuntime], length: int) -> Any:
     policy = {"mpi": {"sshAuthMountPath": "/" * length}}
-    template: dict[str, Any] = {"spec": {"template": {"spec": {"containers": []}}}}
+    containers = [{"name": "node", "image": "i"}]
+    template: dict[str, Any] = {"spec": {"template": {"spec": {"containers": containers}}}}
     jobs = [{"name": name, "template": template} for name in ("launcher", "node")]
     spec = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": jobs}}}
     return kind.from_dict({"metadata": {"name": "r"}, "spec": spec})

@@ -124,6 +124,46 @@ async def test_a_train_job_whose_pods_will_be_refused_is_admitted_with_a_warning
         assert warning.startswith(f"{head}{named}: ")
 
 
+@pytest.mark.parametrize(
+    ("container", "pod", "named"),
+    [
+        ({"image": "i"}, {}, ""),
+        ({}, {}, ""),  # the image may come from the TrainJob
+        ({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, {}, ""),  # and so may the volume
+        ({"resources": {"requests": {"nvidia.com/gpu": "1"}}}, {}, "containers[0].resources.limits[nvidia.com/gpu]"),
+        ({}, {"tolerations": [{"operator": "Exists", "value": "x"}]}, "tolerations[0].value"),
+        ({}, {"initContainers": [{"name": "setup"}]}, "initContainers[0].image"),
+    ],
+    ids=["good", "no-image", "no-volume", "a-device", "a-toleration", "no-image-of-another"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "webhook"),
+    [(TrainingRuntime, TrainingRuntimeWebhook()), (ClusterTrainingRuntime, ClusterTrainingRuntimeWebhook())],
+    ids=["namespaced", "cluster"],
+)
+async def test_a_runtime_whose_pods_will_be_refused_is_admitted_with_a_warning(
+    kind: Any, webhook: Any, container: dict[str, Any], pod: dict[str, Any], named: str
+) -> None:
+    def runtime(container: dict[str, Any], pod: dict[str, Any]) -> Any:
+        template = {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": {"spec": {"containers": [{"name": "node", **container}], **pod}}},
+        }
+        jobs = [{"name": "node", "replicas": 1, "template": template}]
+        return kind.from_dict(
+            {"metadata": {"name": "r"}, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+        )
+
+    new = runtime(container, pod)
+    expected = [f"the API server will refuse the Jobs of node: spec.template.spec.{named}: "] if named else []
+    for warnings in (
+        await webhook.validate_create(new),
+        await webhook.validate_update(runtime({"image": "other"}, {}), new),
+    ):
+        assert [each[: len(head)] for each, head in zip(warnings, expected, strict=True)] == expected
+    assert await webhook.validate_update(new, new) == []
+
+
 async def test_the_warnings_about_pods_follow_an_edit_of_the_runtime() -> None:
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     pod: dict[str, Any] = {"spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}}

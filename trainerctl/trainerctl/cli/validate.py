@@ -29,7 +29,12 @@ from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, schema, stored, trainjobs
 from trainerctl.offline.inputfiles import InputObject
-from trainerctl.offline.podfindings import Obstacle, obstacles_of, obstacles_of_runtime
+from trainerctl.offline.podfindings import (
+    Obstacle,
+    obstacles_of,
+    obstacles_of_runtime,
+    pod_findings_of_runtime,
+)
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.verdict import Validator, Verdict
 
@@ -111,6 +116,7 @@ async def _ask(
                 obj = verdict.document.decode(kind)
                 if isinstance(obj, TrainingRuntime | ClusterTrainingRuntime):
                     verdict.add_obstacles(obstacles_of_runtime(obj, verdict.document))
+                    verdict.add_findings(pod_findings_of_runtime(obj, verdict.document))
         return verdicts
 
 

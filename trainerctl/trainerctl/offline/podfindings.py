@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the lines of the input because of which no pod of an admitted object can start.
 
-These are mistakes in pod templates, and other fields that the remarks of the manager name. A pod template is made from
-a runtime and a TrainJob. The line is looked for in the TrainJob's overrides, patches and trainer, then in the runtime.
-If the runtime is not in the files, the TrainJob's reference to it is named.
+These are mistakes in pod templates, and other fields that the remarks of the manager name. The pod templates of a
+TrainJob are made from its runtime and the TrainJob. The line is looked for in the TrainJob's overrides, patches and
+trainer, then in the runtime. If the runtime is not in the files, the TrainJob's reference to it is named. The pod
+templates of a runtime are also checked without a TrainJob.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Remark, Runtime, about_runtime, about_train_job
-from pkg.util.podtemplate import Violation
+from pkg.util.podtemplate import Violation, violations
 
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.problem import Path, parse, render
@@ -115,6 +116,14 @@ async def pod_findings(
     return [_located(each, document, of_runtime, by_trainer=_identity(each) not in kept) for each in found]
 
 
+def pod_findings_of_runtime(
+    runtime: TrainingRuntime | ClusterTrainingRuntime, document: InputObject
+) -> list[PodFinding]:
+    """Return the mistakes in the pod templates of a runtime, which is ``document``."""
+    found = violations(runtime.spec.template.to_dict(), of_runtime=True)
+    return [_located_in_runtime(each, document) for each in found]
+
+
 def _runtimes_of(train_job: TrainJob, documents: Iterable[InputObject]) -> list[InputObject]:
     """Return the objects of the input that have the kind and name of the TrainJob's runtime."""
     ref = train_job.spec.runtime_ref
@@ -151,9 +160,13 @@ def _located(
         if is_complete:
             return PodFinding(violation, document, path)
     for runtime in runtimes:
-        path, _ = _descend(runtime.data, ("spec", "template", *violation.keyed), violation.path[-1:])
-        return PodFinding(violation, runtime, path)
+        return _located_in_runtime(violation, runtime)
     return PodFinding(violation, document, ("spec", "runtimeRef"))
+
+
+def _located_in_runtime(violation: Violation, document: InputObject) -> PodFinding:
+    path, _ = _descend(document.data, ("spec", "template", *violation.keyed), violation.path[-1:])
+    return PodFinding(violation, document, path)
 
 
 def _in_train_job(violation: Violation, data: JSON, *, by_trainer: bool) -> Iterator[tuple[Path, bool]]:
@@ -168,7 +181,7 @@ def _in_train_job(violation: Violation, data: JSON, *, by_trainer: bool) -> Iter
     if violation.keyed[3:_IN_TEMPLATE] != _TEMPLATE:
         return
     for index, override in reversed(list(enumerate(spec.get("podTemplateOverrides") or ()))):
-        if any(target.get("name") == violation.job for target in override.get("targetJobs") or ()):
+        if any(target.get("name") == violation.keyed[2] for target in override.get("targetJobs") or ()):
             yield _descend(data, ("spec", "podTemplateOverrides", index, *below), last)
     if by_trainer and below[:3] == ("spec", "containers", constants.NODE):
         field, *rest = below[3:]

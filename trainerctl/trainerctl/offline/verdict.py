@@ -27,6 +27,7 @@ from trainerctl.offline.podfindings import (
     obstacles_of,
     obstacles_of_runtime,
     pod_findings,
+    pod_findings_of_runtime,
 )
 from trainerctl.offline.problem import Problem, parse, render
 from trainerctl.offline.stored import (
@@ -56,7 +57,7 @@ class Verdict:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     findings: list[PodFinding] = field(default_factory=list)
-    """The reasons why the server will refuse the Jobs of an admitted TrainJob."""
+    """The reasons why the server will refuse the Jobs of an admitted TrainJob, or of TrainJobs with this runtime."""
     refusals: dict[str, str] = field(default_factory=dict)
     """The server's texts about the Jobs that it refuses in a dry run, by their names."""
     obstacles: list[Obstacle] = field(default_factory=list)
@@ -74,13 +75,21 @@ class Verdict:
             same = f"{render(each.path)}: {each.text}"
             self.warnings[:] = (warning for warning in self.warnings if warning != same)
 
+    def add_findings(self, findings: Iterable[PodFinding]) -> None:
+        """Add mistakes in pod templates, and remove the warnings that say the same."""
+        self.findings.extend(findings)
+        shown = {each.violation.sentence for each in self.findings}
+        self.warnings[:] = (warning for warning in self.warnings if warning not in shown)
+
     def lines(self) -> list[str]:
         """Return human-readable lines: warnings, the text that kubectl prints, then a line for each invalid field."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
-            refused = "Jobs" if all(each.violation.job for each in self.findings) else "JobSet"
-            verdict = "valid" if self.is_valid else f"admitted, but its {refused} will be refused"
+            refused = "its Jobs" if all(each.violation.job for each in self.findings) else "its JobSet"
+            if self.document.gvk != TrainJob.gvk:
+                refused = "the Jobs of its TrainJobs"
+            verdict = "valid" if self.is_valid else f"admitted, but {refused} will be refused"
             if self.obstacles and not self.findings and not self.refusals:
                 verdict = "admitted, but no pod will start"
             lines += [
@@ -246,11 +255,11 @@ class Validator:
             obstacles = obstacles_of(train_job, stored, document, self._documents)
         else:
             kind = TrainingRuntime if gvk == TrainingRuntime.gvk else ClusterTrainingRuntime
-            obstacles = obstacles_of_runtime(kind.from_dict(without_status(checked.data)), document)
-        shown = {each.violation.sentence for each in findings}
-        verdict = Verdict(
-            document, warnings=[each for each in warnings if each not in shown], findings=findings
-        )
+            stored = kind.from_dict(without_status(checked.data))
+            findings = pod_findings_of_runtime(stored, document)
+            obstacles = obstacles_of_runtime(stored, document)
+        verdict = Verdict(document, warnings=warnings)
+        verdict.add_findings(findings)
         verdict.add_obstacles(obstacles)
         return verdict
 

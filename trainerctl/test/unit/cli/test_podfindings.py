@@ -151,8 +151,9 @@ def test_a_mistake_is_found_where_it_was_written(
 ) -> None:
     code, out, _ = run(capsys, tmp_path, text, "validate")
     assert code == 1
-    (line,) = [each for each in out.splitlines() if "will refuse" in each]
-    assert line.startswith(f"in.yaml:{finding}")
+    # Runtimes of the files also have the mistakes of their own.
+    line = next(each for each in out.splitlines() if each.startswith(f"in.yaml:{finding}"))
+    assert "will refuse" in line
     refused = "JobSet" if "refuse the JobSet" in line else "Jobs"
     assert out.endswith(f"(TrainJob job): admitted, but its {refused} will be refused\n")
 
@@ -180,3 +181,43 @@ def test_findings_are_part_of_the_json(capsys: pytest.CaptureFixture[str], tmp_p
     (finding,) = verdict["findings"]
     assert (finding["line"], finding["field"]) == (6, "spec.trainer.resourcesPerNode.limits.nvidia.com/gpu")
     assert finding["jobField"] == "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
+
+
+def test_a_runtime_alone_has_its_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = RUNTIME.replace("- name: exporter", "- image: e\n                      name: exporter").replace(
+        "{name: node, image: i}", "{name: node, env: [{name: A=B, value: c}]}"
+    )
+    code, out, _ = run(capsys, tmp_path, bad, "validate")
+    place = "document 1 (ClusterTrainingRuntime torch-distributed): "
+    path = ".spec.template.spec.containers[0].env[0].name"
+    assert code == 1
+    finding, verdict = out.splitlines()
+    head = f"in.yaml:16: {place}spec.template.spec.replicatedJobs[0].template{path}: "
+    assert finding.startswith(
+        f'{head}the API server will refuse the Jobs of node: {path[1:]}: Invalid value: "A=B"'
+    )
+    assert verdict == f"in.yaml:1: {place}admitted, but the Jobs of its TrainJobs will be refused"
+    assert run(capsys, tmp_path, bad.replace("A=B", "A"), "validate")[0] == 0
+
+
+def test_a_volume_that_a_claim_also_has_is_found_in_the_override(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    claims = """volumeClaimPolicies:
+        - templates:
+            - metadata: {name: data}
+              spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+      replicatedJobs:"""
+    mounts = "{name: node, image: i, volumeMounts: [{name: data, mountPath: /data}]}"
+    image = "- image: e\n                      name: exporter"
+    runtime = (
+        RUNTIME.replace("- name: exporter", image)
+        .replace("replicatedJobs:", claims)
+        .replace("{name: node, image: i}", mounts)
+    )
+    override = "  podTemplateOverrides: [{targetJobs: [{name: node}], spec: {volumes: [{name: data}]}}]\n"
+    for text, line in ((runtime, ""), (runtime + JOB + override, "in.yaml:30: document 2")):
+        code, out, _ = run(capsys, tmp_path, text, "validate")
+        found = [each for each in out.splitlines() if "will refuse the JobSet" in each]
+        assert (code, [each[: len(line)] for each in found]) == (int(bool(line)), [line] * bool(line))
+    assert "spec.podTemplateOverrides[0].spec.volumes[0].name: " in found[0]
