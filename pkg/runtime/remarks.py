@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import equality, names
 
 from pkg.apis.jobset.v1alpha2 import DEPENDENCY_READY, FailurePolicyRule, ReplicatedJob
@@ -28,6 +29,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.apis.volcano.v1beta1 import QUEUE_NAME_ANNOTATION_KEY
 from pkg.constants import trainer as constants
+from pkg.util import generations
 
 from .runtime import ancestor_of, containers_of, trainers
 
@@ -119,6 +121,9 @@ def about_train_job(
         found.append(_unread_queue("metadata", belongs if _uses_volcano(spec) else _NO_VOLCANO))
     if QUEUE_NAME_ANNOTATION_KEY in (train_job.spec.annotations or {}) and not _uses_volcano(spec):
         found.append(_unread_queue("spec", _NO_VOLCANO))
+    if (train_job.spec.pod_template_overrides or train_job.spec.runtime_patches) and _uses_volcano(spec):
+        text = "the gang has the queue of spec.annotations or of the runtime's template"
+        found += (_unread_queue(place, text) for place in _queues_of_pods(train_job))
     return found[:_MOST]
 
 
@@ -377,12 +382,11 @@ def _of_job(path: str, job: ReplicatedJob, spec: TrainingRuntimeSpec) -> Iterato
     if template.completions not in (None, max(pods or 1, 1)):
         text = "has no effect: each Job gets as many completions as it has pods"
         yield Remark(f"{path}.template.spec.completions", text)
-    metadata = template.template.metadata
-    if QUEUE_NAME_ANNOTATION_KEY in ((metadata.annotations if metadata else None) or {}) and _uses_volcano(
-        spec
-    ):
+    if _uses_volcano(spec):
         text = "the PodGroup of the TrainJob has the queue of spec.template.metadata.annotations"
-        yield _unread_queue(f"{path}.template.spec.template.metadata", text)
+        for place, metadata in (("", job.template.metadata), (".spec.template", template.template.metadata)):
+            if _has_queue(metadata):
+                yield _unread_queue(f"{path}.template{place}.metadata", text)
 
 
 def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
@@ -497,6 +501,29 @@ def _of_other_controllers(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJo
 def _at_least_one(path: str, number: int, effect: str) -> Iterator[Remark]:
     if number < 1:
         yield Remark(path, f"{number} must be at least 1: {effect.format(number)}", is_number=True)
+
+
+def _queues_of_pods(train_job: TrainJob) -> Iterator[str]:
+    """Yield the places where a TrainJob gives a queue of Volcano to its Jobs or pods."""
+    for index, override in enumerate(train_job.spec.pod_template_overrides or ()):
+        if _has_queue(override.metadata):
+            yield f"spec.podTemplateOverrides[{index}].metadata"
+    for index, patch in enumerate(generations.runtime_patches(train_job.spec)):
+        template = patch.training_runtime_spec.template if patch.training_runtime_spec is not None else None
+        jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
+        for at, job in enumerate(jobs or ()):
+            path = f"spec.runtimePatches[{index}].trainingRuntimeSpec.template.spec.replicatedJobs[{at}].template"
+            if job.template is None:
+                continue
+            if _has_queue(job.template.metadata):
+                yield f"{path}.metadata"
+            pod = job.template.spec.template if job.template.spec is not None else None
+            if pod is not None and _has_queue(pod.metadata):
+                yield f"{path}.spec.template.metadata"
+
+
+def _has_queue(metadata: ObjectMeta | None) -> bool:
+    return metadata is not None and QUEUE_NAME_ANNOTATION_KEY in (metadata.annotations or {})
 
 
 def _uses_volcano(spec: TrainingRuntimeSpec) -> bool:

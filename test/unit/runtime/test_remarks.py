@@ -208,6 +208,51 @@ async def test_a_queue_that_nobody_reads_is_a_warning(
 VOLCANO: dict[str, Any] = {"podGroupPolicy": {"volcano": {}}}
 
 
+def _patch(**template: Any) -> list[dict[str, Any]]:
+    jobs = [{"name": "node", "template": template}]
+    return [
+        {"manager": "example.com/m", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        (
+            {
+                "podTemplateOverrides": [
+                    {"targetJobs": [{"name": "node"}], "metadata": {"annotations": QUEUE}}
+                ]
+            },
+            "spec.podTemplateOverrides[0].metadata.",
+        ),
+        (
+            {"runtimePatches": _patch(metadata={"annotations": QUEUE})},
+            "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.",
+        ),
+        (
+            {"runtimePatches": _patch(spec={"template": {"metadata": {"annotations": QUEUE}}})},
+            "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.",
+        ),
+    ],
+    ids=["override", "patch-of-a-job", "patch-of-pods"],
+)
+async def test_a_queue_for_pods_of_a_gang_is_a_warning(spec: Any, place: str) -> None:
+    (warning,) = await warnings(runtime(job(), **VOLCANO), train_job(**spec))
+    head = f"{place}annotations[scheduling.volcano.sh/queue-name]: has no effect: the gang has the queue of"
+    assert warning.startswith(head)
+    assert len(warning) <= 256
+    assert await warnings(runtime(job()), train_job(**spec)) == []  # Volcano itself reads it then
+
+
+async def test_a_queue_for_the_jobs_of_a_gang_is_a_warning() -> None:
+    given = job()
+    given["template"]["metadata"]["annotations"] = QUEUE
+    (found,) = remarks.about_runtime(runtime(given, **VOLCANO))
+    place = "spec.template.spec.replicatedJobs[0].template.metadata"
+    assert found.path == f"{place}.annotations[scheduling.volcano.sh/queue-name]"
+
+
 async def test_no_place_is_named_where_a_queue_would_have_no_effect_either() -> None:
     (warning,) = await TrainingRuntimeWebhook().validate_create(
         runtime(job(), metadata={"annotations": QUEUE})
