@@ -447,8 +447,8 @@ def _job(data: Data) -> Problems:
     for name in ("backoffLimitPerIndex", "successPolicy") if mode != "Indexed" else ():
         if data.get(name) is not None:
             yield (name,), "needs completionMode: Indexed"
-    completions = data.get("completions")
-    if completions is not None and (data.get("maxFailedIndexes") or 0) > completions:
+    completions, failed = data.get("completions"), data.get("maxFailedIndexes")
+    if completions is not None and failed is not None and failed > completions:
         yield ("maxFailedIndexes",), f"must be at most {completions}, the number of completions"
 
 

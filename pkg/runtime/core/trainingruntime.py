@@ -250,8 +250,13 @@ class TrainingRuntime(interface.Runtime):
     def _template_violations(
         self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec
     ) -> list[podtemplate.Violation]:
-        made = job_set(self._info(train_job, spec), train_job)
-        return podtemplate.violations(made.to_dict()) if made is not None else []
+        info = self._info(train_job, spec)
+        if (made := job_set(info, train_job)) is None:
+            return []
+        for job, pod_set in zip(made.spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
+            # The builder sets it to the same number. A negative one is reported elsewhere.
+            job.template.spec.completions = pod_set.count if pod_set.count > 0 else None
+        return podtemplate.violations(made.to_dict())
 
     def warnings_about(self, found: AnyRuntime) -> list[str]:
         """Return the warnings about the runtime itself."""

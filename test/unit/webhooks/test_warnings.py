@@ -183,6 +183,31 @@ async def test_the_warnings_about_pods_follow_an_edit_of_the_runtime() -> None:
     assert await webhook.validate_create(make_train_job("a", "j")) == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "is_valid"), [(2, False), (4, True), (-1, True)], ids=["few", "many", "negative"]
+)
+async def test_the_success_policy_is_compared_with_the_number_of_nodes(nodes: int, is_valid: bool) -> None:
+    """The number of completions is the number of nodes. A template with another number is not used."""
+    policy = {"rules": [{"succeededIndexes": "0-3"}]}
+    pod = {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}}
+    job = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {**pod, "completions": 1, "parallelism": 1, "successPolicy": policy},
+        },
+    }
+    spec = {"mlPolicy": {"torch": {}}, "template": {"spec": {"replicatedJobs": [job]}}}
+    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
+    data = make_train_job("a", "j").to_dict()
+    data["spec"]["trainer"] = {"numNodes": nodes}
+    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(TrainJob.from_dict(data))
+    found = [each for each in warnings if "spec.successPolicy.rules[0].succeededIndexes" in each]
+    assert [each.rpartition(": ")[2] for each in found] == [
+        "must be below 2, the number of completions",
+    ] * (not is_valid)
+
+
 async def test_a_train_job_without_a_runtime_has_no_warnings_about_pods() -> None:
     client = FakeClient()
     runtimes = await core.new(client, client)
