@@ -290,7 +290,7 @@ def at_version_of(desired: T, live: Object) -> T:
     sent = without_emptied(live.to_dict(), wire)
     result = desired.shallow_copy() if sent == wire else type(desired).from_dict(sent)
     result.metadata = desired.metadata.model_copy(
-        update={name: held for name, held in version.items() if held}
+        update={name: value for name, value in version.items() if value}
     )
     return result
 

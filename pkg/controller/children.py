@@ -164,7 +164,9 @@ class Children:
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
             live = await offload.decoded(found)
-            if not _is_orphan_of_ours(live):
+            # The labels of the jobs show whether the JobSet was built for a TrainJob.
+            jobs = live.spec.replicated_jobs or ()
+            if trainjob.controller_of(live) is not None or all(ancestor_of(each) is None for each in jobs):
                 raise
         return live
 
@@ -261,11 +263,11 @@ class Children:
         if job_set is not None and not starts:
             applied.append((job_set, await self.write_job_set(train_job, live, job_set, job_set)))
         elif job_set is not None and live is not None and siblings:
-            held = job_set.shallow_copy()
-            held.spec = job_set.spec.model_copy(update={"suspend": True})
-            held = attempts.counted(held, live, None)
-            if await self._applier.pending(train_job.key, held):
-                await self.write_job_set(train_job, live, job_set, held)
+            suspended = job_set.shallow_copy()
+            suspended.spec = job_set.spec.model_copy(update={"suspend": True})
+            suspended = attempts.counted(suspended, live, None)
+            if await self._applier.pending(train_job.key, suspended):
+                await self.write_job_set(train_job, live, job_set, suspended)
         try:
             for sibling in siblings:
                 applied.append((sibling, await self._applier.apply(train_job.key, sibling)))
@@ -533,11 +535,11 @@ class Children:
             and not fixed_fields_match(live, job_set)
             and (ended(live) or await self._changes(train_job, live, job_set))
         ):
-            held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
-            if held:
+            withheld = [each for each in pending if not isinstance(each, IndependentConfigMap)]
+            if withheld:
                 log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             if not ended(live):
-                await self.reports.missing(train_job, live, held)
+                await self.reports.missing(train_job, live, withheld)
             pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
@@ -652,12 +654,6 @@ class Children:
 
 def _version_of(train_job: TrainJob) -> tuple[str | None, int]:
     return train_job.metadata.uid, train_job.metadata.generation or 0
-
-
-def _is_orphan_of_ours(job_set: JobSet) -> bool:
-    """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
-    jobs = job_set.spec.replicated_jobs or ()
-    return trainjob.controller_of(job_set) is None and any(ancestor_of(job) is not None for job in jobs)
 
 
 def split(objects: list[Object]) -> Built:

@@ -497,18 +497,15 @@ def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object
     async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
         key = evt.key
         for job in await reader.list(TrainJob, namespace=key.namespace, fields={index: key.name}):
-            if await _follows(reader, job):
+            try:
+                follows = bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
+            except (NotFoundError, CacheError):
+                follows = True  # the reconcile reports an unreadable JobSet; the other TrainJobs still wake
+            if follows:
                 priority = handler.LOW_PRIORITY if job.spec.suspend else None
                 queue.add(ctrl.Request.for_object(job), priority=priority)
 
     return handler.Funcs(create=wake, update=wake)
-
-
-async def _follows(reader: client.Reader, job: TrainJob) -> bool:
-    try:
-        return bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
-    except (NotFoundError, CacheError):
-        return True  # the reconcile reports an unreadable JobSet; the other TrainJobs still wake
 
 
 def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
