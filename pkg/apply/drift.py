@@ -17,7 +17,11 @@ Wire = dict[str, JSON]
 """The JSON of an object or of a part of it."""
 
 _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath", "containerPort")
-"""Possible keys of a list of maps, see :func:`item_key`."""
+"""Possible keys of a list of maps, see :func:`item_key`.
+
+They are not looked up in the schemas of OpenAPI, which name other keys for some of these lists: the comparison works
+for every kind without its schema, and a wrong key causes at most a superfluous apply.
+"""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
 """Maps and lists that an apply replaces as a whole: an additional item in ``live`` is a difference, too."""
