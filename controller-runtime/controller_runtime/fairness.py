@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime import log, metrics
+from controller_runtime import log
 from controller_runtime.machinery.lru import LRU
 
 LONG: Final = 1.0
@@ -70,6 +70,8 @@ class FairQueue:
 
         ``give_back`` is called with the namespace of a task that was admitted, and cancelled before it could run.
         """
+        from controller_runtime import metrics  # slow to load, and a client without a rate limit has no line
+
         self._resource = resource
         self._give_back = give_back
         self._waiting: dict[str, list[tuple[int, int, asyncio.Future[None]]]] = {}

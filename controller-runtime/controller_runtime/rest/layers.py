@@ -16,17 +16,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import msgspec
 
-from controller_runtime import fairness, log, metrics
+from controller_runtime import fairness, log
 from controller_runtime.machinery.tokenbucket import TokenBucket
 
 from . import errors
 from .credentials import Credentials
 from .request import Request
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter
 
 MAX_RETRIES: Final = 10
 MAX_WARNINGS: Final = 1000
@@ -138,7 +141,13 @@ class RoundTripper(Protocol):
 
 Observe = Callable[[str, str, str], None]
 """Called after each attempt with the status code, method and host. The code is ``<error>`` if there was no response."""
-_counter: Final = lru_cache(maxsize=64)(metrics.REST_REQUESTS.labels)
+
+
+@lru_cache(maxsize=64)
+def _counter(code: str, method: str, host: str) -> Counter:
+    from controller_runtime import metrics  # slow to load, and programs that serve no metrics need not count
+
+    return metrics.REST_REQUESTS.labels(code, method, host)
 
 
 def count(code: str, method: str, host: str) -> None:

@@ -178,6 +178,10 @@ class Connection(NamedTuple):
         return found
 
 
+def _not_counted(code: str, method: str, host: str) -> None:
+    """Count no responses: a command serves no metrics, and their library is slow to load."""
+
+
 @asynccontextmanager
 async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to the cluster of the kubeconfig.
@@ -197,7 +201,7 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
         if hint := "" if arguments.kubeconfig or arguments.context else await cluster.running():
             raise ConfigError(f"{error}; {hint}") from error
         raise
-    async with Transport(config) as transport:
+    async with Transport(config, observe=_not_counted) as transport:
         clock = ServerClock(FirstAnswer(transport))
         namespace = arguments.namespace or config.namespace or inputfiles.DEFAULT_NAMESPACE
         has_key = config.tls is not None and (config.tls.cert is not None or config.tls.issued is not None)
