@@ -27,6 +27,7 @@ from pkg.apis.jobset.v1alpha2 import (
 )
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
+from pkg.why import LiveObject
 from pkg.why.terminations import REASON, terminations
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
@@ -130,7 +131,7 @@ class FailureEvidence:
         Raises:
             CacheDegradedError: TrainJobs or JobSets cannot be read now.
         """
-        failures = list(terminations(pod))
+        failures = list(terminations(LiveObject(pod.to_dict())))
         if not failures:
             return
         owner = await self._owner(pod)

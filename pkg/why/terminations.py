@@ -8,16 +8,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from controller_runtime.machinery.meta import parse_time
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.printable import printable_line
 
 from pkg.apis.jobset.labels import REPLICATED_JOB_NAME_KEY
-from pkg.why.liveobject import MOST_MATCHED
-
-if TYPE_CHECKING:
-    from controller_runtime.apis.core.v1 import ContainerStateTerminated, ContainerStatus, Pod
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, at, moment, number, text
 
 REASON: Final = "ContainerFailed"
 """The reason of the event."""
@@ -56,9 +53,9 @@ class Termination:
         return f"{where} ended with exit code {self.exit_code} ({reason}){said}"
 
 
-def parse(text: str) -> Termination | None:
+def parse(message: str) -> Termination | None:
     """Return the termination that an event's text describes, or None."""
-    found = _TEXT.search(text[:MOST_MATCHED])
+    found = _TEXT.search(message[:MOST_MATCHED])
     if found is None:
         return None
     return Termination(
@@ -72,48 +69,36 @@ def parse(text: str) -> Termination | None:
     )
 
 
-def terminations(pod: Pod) -> Iterator[Termination]:
+def terminations(pod: LiveObject) -> Iterator[Termination]:
     """Yield how each failed container of a pod ended.
 
     A container that was stopped because the pod was deleted did not fail. If the container had crashed before and was
     stopped soon after its restart, its last crash counts.
     """
-    step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
+    step = pod.label(REPLICATED_JOB_NAME_KEY) or pod.name
     for is_init, status, ended in failures(pod):
-        code, reason, message = ended.exit_code or 0, ended.reason or "", ended.message or ""
-        yield Termination(pod.name, step, status.name, is_init, code, reason, message)
+        code, reason, message = number(ended, "exitCode"), text(ended, "reason"), text(ended, "message")
+        yield Termination(pod.name, step, text(status, "name"), is_init, code, reason, message)
 
 
-def failures(pod: Pod) -> Iterator[tuple[bool, ContainerStatus, ContainerStateTerminated]]:
-    """Yield each failed container of a pod, and its failure. The first value is True for init containers."""
-    asked: datetime | None = None
-    if (
-        pod.metadata.deletion_timestamp is not None
-    ):  # the end of the grace period, which began with the request
-        grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
-        asked = parse_time(pod.metadata.deletion_timestamp) - grace
-    status = pod.status
-    for is_init, found in ((True, status.init_container_statuses), (False, status.container_statuses)):
-        for each in found or ():
-            ended = _failure(each, asked)
-            if ended is not None:
-                yield is_init, each, ended
+def failures(pod: LiveObject) -> Iterator[tuple[bool, JSON, JSON]]:
+    """Yield each failed container of a pod: True for an init container, its status, and its failure."""
+    asked = pod.deletion_requested
+    for is_init, part in ((True, "initContainerStatuses"), (False, "containerStatuses")):
+        for status in pod.maps("status", part):
+            ended = at(status, "state", "terminated")
+            if ended is None or _passed(ended, asked) >= timedelta():
+                ended = at(status, "lastState", "terminated")
+                if ended is not None and _passed(ended, asked) < -_CRASH_LOOP:
+                    continue
+            if number(ended, "exitCode"):
+                yield is_init, status, ended
 
 
-def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateTerminated | None:
-    ended = status.state.terminated if status.state is not None else None
-    if ended is None or _passed(ended, asked) >= timedelta():
-        ended = status.last_state.terminated if status.last_state is not None else None
-        if ended is not None and _passed(ended, asked) < -_CRASH_LOOP:
-            return None
-    return ended if ended is not None and ended.exit_code else None
-
-
-def _passed(ended: ContainerStateTerminated, asked: datetime | None) -> timedelta:
+def _passed(ended: JSON, asked: datetime | None) -> timedelta:
     """Return the time from the request to delete the pod until the container ended.
 
     The time is negative if the container ended before the request, or if one of the two times is missing.
     """
-    if asked is None or not ended.finished_at:
-        return -timedelta.resolution
-    return parse_time(ended.finished_at) - asked
+    end = moment(ended, "finishedAt")
+    return -timedelta.resolution if asked is None or end is None else end - asked

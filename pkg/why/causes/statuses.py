@@ -115,18 +115,14 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def _of_kept(snapshot: Snapshot) -> Iterator[Status]:
-    if not snapshot.removed:
-        return
-    from controller_runtime.apis.core.v1 import Pod  # slow to load
-
     for pod in snapshot.removed:
         metadata = {name: value for name, value in pod.at("metadata").items() if name != "deletionTimestamp"}
         shown = LiveObject({**pod.data, "kind": "Pod", "metadata": metadata})
-        for is_init, status, ended in terminations.failures(Pod.from_dict(dict(pod.data))):
-            data: JSON = {"state": {"terminated": ended.to_dict()}, "restartCount": status.restart_count}
-            is_previous = status.state is None or status.state.terminated != ended
+        for is_init, status, ended in terminations.failures(pod):
+            data: JSON = {"state": {"terminated": ended}, "restartCount": number(status, "restartCount")}
+            is_previous, image = at(status, "state", "terminated") != ended, text(status, "image")
             yield Status(
-                shown, status.name, status.image or "", data, is_init, True, True, is_previous=is_previous
+                shown, text(status, "name"), image, data, is_init, True, True, is_previous=is_previous
             )
 
 

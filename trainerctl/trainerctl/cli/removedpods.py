@@ -15,6 +15,8 @@ from typing import Final
 
 from pkg.why import LiveObject, Snapshot, failed_containers
 
+from trainerctl.localcluster import names
+
 _LOGS: Final = 3
 _LINES: Final = 100
 _LOOPBACK: Final = "https://127.0.0.1:"
@@ -27,15 +29,12 @@ def folder_of(address: str) -> Path | None:
     """
     if not address.startswith(_LOOPBACK):
         return None
-    from trainerctl.localcluster import names, state  # slow to load
-
     try:
         root = names.root_directory()
     except ValueError:
         return None
     for directory in sorted(root.iterdir()) if root.is_dir() else ():
-        found = state.State.read(directory) if directory.is_dir() else None
-        if found is not None and found.server == address.rstrip("/"):
+        if names.server_of(directory) == address.rstrip("/"):
             return directory / names.REMOVED
     return None
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_NAME: Final = "default"
+STATE: Final = "cluster.json"
+"""The file in a cluster's directory with the state of the cluster, which :mod:`.state` reads and writes."""
 REMOVED: Final = "removed-pods"
 """The folder in a cluster's directory in which removed pods are kept."""
 DEMO_NAME: Final = "demo"
@@ -49,3 +52,13 @@ def root_directory(environ: Mapping[str, str] | None = None) -> Path:
     except RuntimeError as error:
         raise ValueError("the home directory is unknown: set HOME or XDG_STATE_HOME") from error
     return root / "trainer-controller-manager" / "cluster"
+
+
+def server_of(directory: Path) -> str:
+    """Return the address of the API server of the cluster with this directory, or an empty string if it has none."""
+    try:
+        state = json.loads((directory / STATE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    found = state.get("server") if isinstance(state, dict) else None
+    return found if isinstance(found, str) else ""

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 from controller_runtime.envtest import Component, write_private
 
-_FILE: Final = "cluster.json"
+from trainerctl.localcluster import names
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class State:
     @staticmethod
     def exists(directory: Path) -> bool:
         """Return True if a cluster was started here, even if its state cannot be read."""
-        return (directory / _FILE).exists()
+        return (directory / names.STATE).exists()
 
     def write(self, directory: Path) -> None:
         """Write the state to its file. A cluster without this file counts as not started."""
-        write_private(directory / _FILE, json.dumps(asdict(self), indent=2, default=str) + "\n")
+        write_private(directory / names.STATE, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
         """Return the written state, or None if the file does not exist or is unreadable."""
         try:
-            return msgspec.json.decode((directory / _FILE).read_bytes(), type=cls, dec_hook=_path)
+            return msgspec.json.decode((directory / names.STATE).read_bytes(), type=cls, dec_hook=_path)
         except (OSError, msgspec.MsgspecError, RecursionError):
             return None
 

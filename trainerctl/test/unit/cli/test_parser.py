@@ -5,9 +5,11 @@
 import argparse
 import inspect
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -141,8 +143,34 @@ def test_commands_that_are_often_used_do_not_load_the_models_of_the_apis(name: s
     probe = f"import json, sys, trainerctl.cli.{name}, trainerctl.cli.execution; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     slow = {"controller_runtime.apis.core.v1", "controller_runtime.envtest", "controller_runtime.manager"}
-    slow |= {"controller_runtime.metrics.filters", "controller_runtime.serving"}
+    slow |= {"controller_runtime.serving", "prometheus_client"}
     assert slow.isdisjoint(json.loads(done.stdout))
+
+
+def test_the_removed_pods_of_a_local_cluster_are_read_without_the_models_of_the_apis(tmp_path: Path) -> None:
+    directory = tmp_path / "trainer-controller-manager" / "cluster" / "local"
+    pod = directory / "removed-pods" / "uid-a" / "pod.json"
+    pod.parent.mkdir(parents=True)
+    (directory / "cluster.json").write_text('{"server": "https://127.0.0.1:4321"}')
+    pod.write_text(json.dumps({
+        "metadata": {"name": "a", "namespace": "team-a", "uid": "uid-a", "labels": {"jobset.sigs.k8s.io/jobset-name": "llama"}},
+        "status": {"containerStatuses": [{"name": "node", "state": {"terminated": {"exitCode": 3}}}]}}))  # fmt: skip
+    job = {"metadata": {"name": "llama", "namespace": "team-a"}, "status": {"conditions": [
+        {"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T12:00:00Z"}]}}  # fmt: skip
+    probe = (
+        "import json, sys, datetime; from pkg.why import LiveObject, Snapshot, removed; "
+        "from trainerctl.cli.removedpods import folder_of, with_removed; "
+        "now = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC); "
+        f"found = with_removed(folder_of('https://127.0.0.1:4321'), Snapshot(LiveObject({job!r}), now)); "
+        "print([each.line for each in removed(found)]); print(json.dumps(list(sys.modules)))"
+    )
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", probe], env=environ, capture_output=True, text=True, check=True
+    )
+    shown, modules = done.stdout.splitlines()
+    assert shown == "['container node of Pod a, ended with exit code 3, the pod is removed']"
+    assert {"controller_runtime.apis.core.v1", "controller_runtime.envtest"}.isdisjoint(json.loads(modules))
 
 
 def test_get_of_a_finished_train_job_does_not_load_the_models_of_the_apis() -> None:

@@ -24,7 +24,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.machinery import JSON, metadata_only
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.apis.jobset.labels import JOB_SET_NAME_KEY
 from pkg.why import LiveObject, kinds
 
 MOST: Final = 256
