@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.machinery import Object, conditions, equality
@@ -24,9 +24,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJobStatus,
 )
 from pkg.constants import trainer as constants
-
-_LONGEST: Final = 1000 * 365 * 24 * 3600
-"""The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""
+from pkg.util import deadlines
 
 
 class ChildConflictError(ExpectedError):
@@ -109,15 +107,17 @@ def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
     seconds = train_job.spec.active_deadline_seconds
     if not seconds or train_job.spec.suspend:
         return None
-    start: datetime | None = None
-    suspended = conditions.find(train_job.status.conditions, TRAIN_JOB_SUSPENDED)
-    if suspended is not None and suspended.status == "True":
-        start = now
-    elif suspended is not None and suspended.status == "False" and suspended.last_transition_time:
-        start = parse_time(suspended.last_transition_time)
-    elif train_job.metadata.creation_timestamp:
-        start = parse_time(train_job.metadata.creation_timestamp)
-    return None if start is None else start + timedelta(seconds=min(seconds, _LONGEST)) - now
+    created, suspended = train_job.metadata.creation_timestamp, None
+    if (found := conditions.find(train_job.status.conditions, TRAIN_JOB_SUSPENDED)) is not None:
+        suspended = found.last_transition_time
+    deadline = deadlines.deadline_of(
+        seconds,
+        parse_time(created) if created else None,
+        found.status or "" if found is not None else "",
+        parse_time(suspended) if suspended else None,
+        now,
+    )
+    return None if deadline is None else deadline - now
 
 
 def has_passed(left: timedelta | None) -> bool:

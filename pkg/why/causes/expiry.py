@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from controller_runtime.machinery.meta import format_time
 
 from pkg.constants import trainer as constants
+from pkg.util import deadlines
 from pkg.why.causes.outcome import UNSUPPORTED
 from pkg.why.causes.references import stored_runtime
 from pkg.why.finding import Finding, found
-from pkg.why.liveobject import at, moment
+from pkg.why.liveobject import at, moment, text
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
 
 _SKEW: Final = timedelta(days=1)
@@ -64,22 +65,13 @@ def deletion_of(snapshot: Snapshot) -> Deletion | None:
 
 
 def deadline_of(snapshot: Snapshot) -> datetime | None:
-    """Return when a running TrainJob will fail because of ``activeDeadlineSeconds``, or None if it has no deadline.
-
-    The rule is that of :func:`pkg.util.trainjob.time_left`, whose models take long to load.
-    """
+    """Return when a running TrainJob will fail because of ``activeDeadlineSeconds``, or None if it has no deadline."""
     job = snapshot.train_job
-    seconds = job.number("spec", "activeDeadlineSeconds")
+    seconds, suspended = job.number("spec", "activeDeadlineSeconds"), job.condition("Suspended")
     if seconds <= 0 or job.at("spec", "suspend") or finished(job):
         return None
-    suspended, since = job.condition("Suspended"), job.created
-    if job.is_true("Suspended"):
-        since = snapshot.now
-    elif moment(suspended, "lastTransitionTime") is not None:
-        since = moment(suspended, "lastTransitionTime")
-    if since is None:
-        return None
-    return min(since, snapshot.now) + timedelta(seconds=min(seconds, _MOST_SECONDS))
+    resumed = moment(suspended, "lastTransitionTime")
+    return deadlines.deadline_of(seconds, job.created, text(suspended, "status"), resumed, snapshot.now)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
