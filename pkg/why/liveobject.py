@@ -11,6 +11,10 @@ from typing import Any, Final
 from controller_runtime.machinery import GVK, JSON
 from controller_runtime.machinery.meta import parse_time
 
+_FIRST: Final = 1900
+_LAST: Final = 9900
+"""Years of the times that we read: ``datetime`` could not add durations to times near the ends of its range."""
+_MOST_SECONDS: Final = 1 << 30
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
 MOST_MATCHED: Final = 2048
 """We look for causes only in this many characters of a message, because tenants can write messages of megabytes."""
@@ -37,6 +41,11 @@ def number(data: JSON, *path: str) -> int:
     return found if isinstance(found, int) else 0
 
 
+def seconds(data: JSON, *path: str) -> timedelta:
+    """Return the number of seconds at ``path`` as a duration of at most some decades, or an empty duration."""
+    return timedelta(seconds=max(0, min(number(data, *path), _MOST_SECONDS)))
+
+
 def maps(data: JSON, *path: str) -> list[dict[str, JSON]]:
     """Return the objects in the list at ``path``."""
     found = at(data, *path)
@@ -53,9 +62,10 @@ def moment(data: JSON, *path: str) -> datetime | None:
     """Return the time at ``path``, or None."""
     found = text(data, *path)
     try:
-        return parse_time(found) if found else None
+        time = parse_time(found) if found else None
     except ValueError:
         return None
+    return time if time is None or _FIRST <= time.year < _LAST else None
 
 
 def ago(since: datetime | None, now: datetime) -> str:
@@ -118,7 +128,7 @@ class LiveObject:
     @property
     def deletion_requested(self) -> datetime | None:
         """The time at which the deletion was requested."""
-        grace = timedelta(seconds=self.number("metadata", "deletionGracePeriodSeconds"))
+        grace = seconds(self.data, "metadata", "deletionGracePeriodSeconds")
         return self.deleted and self.deleted - grace
 
     def label(self, name: str) -> str:

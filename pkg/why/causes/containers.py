@@ -15,7 +15,7 @@ from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZ
 from pkg.why.causes import outputs, references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, found
-from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, text
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, seconds, text
 from pkg.why.rules import Severity, keep
 from pkg.why.snapshot import Snapshot, event_time, rank_of, step_of
 
@@ -107,7 +107,7 @@ _BY_SIGNAL: Final = {
 }
 """The advice for a container that a signal ended and whose output does not say more."""
 _PROBED: Final = re.compile(r"Container (?P<name>\S{1,63}) failed (?P<probe>liveness|startup) probe")
-_GRACE: Final = 30
+_GRACE: Final = timedelta(seconds=30)
 """Kubernetes' default of terminationGracePeriodSeconds."""
 _SKEW: Final = timedelta(seconds=5)
 _KILLED: Final = 137
@@ -273,7 +273,7 @@ def _probed(snapshot: Snapshot, status: Status) -> Finding | None:
     since = moment(status.data, "state", "running", "startedAt")
     if end is None or (since is not None and snapshot.now - since > _STABLE):
         return None
-    grace = timedelta(seconds=pod.number("spec", "terminationGracePeriodSeconds") or _GRACE)
+    grace = seconds(pod.data, "spec", "terminationGracePeriodSeconds") or _GRACE
     for event in snapshot.events(pod, "Killing"):
         match, seen = _PROBED.search(event.text("message")[:MOST_MATCHED]), event_time(event)
         if match and match["name"] == status.name and seen and -_SKEW <= end - seen <= grace + _SKEW:

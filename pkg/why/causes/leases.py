@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from pkg.why import kinds
-from pkg.why.liveobject import LiveObject, ago, moment, number
+from pkg.why.liveobject import LiveObject, ago, moment, seconds
 from pkg.why.snapshot import Snapshot
 
 MANAGER: Final = ("trainer.kubeflow.org",)
@@ -18,7 +18,7 @@ JOB_CONTROLLER: Final = ("kube-controller-manager",)
 NAMES: Final = (*MANAGER, *JOB_SET, *SCHEDULER, *JOB_CONTROLLER)
 
 _SKEW: Final = timedelta(seconds=5)
-_DURATION: Final = 15
+_DURATION: Final = timedelta(seconds=15)
 
 
 def no_leader(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
@@ -37,6 +37,6 @@ def _is_current(snapshot: Snapshot, lease: LiveObject) -> bool:
     renewed = moment(lease.data, "spec", "renewTime")
     if renewed is None:
         return True
-    held = bool(lease.text("spec", "holderIdentity"))
-    duration = number(lease.data, "spec", "leaseDurationSeconds") or _DURATION
-    return snapshot.now - renewed <= _SKEW + timedelta(seconds=duration if held else 0)
+    duration = seconds(lease.data, "spec", "leaseDurationSeconds") or _DURATION
+    held = duration if lease.text("spec", "holderIdentity") else timedelta()
+    return snapshot.now - renewed <= _SKEW + held

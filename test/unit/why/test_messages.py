@@ -8,6 +8,7 @@ import pytest
 
 from pkg.why import LiveObject
 from pkg.why.causes import refusals, scheduling
+from testkit.why.world import TrainJobObjects
 
 SIZE = 1 << 20
 JOB = LiveObject({"kind": "Job", "metadata": {"name": "llama", "namespace": "team-a"}})
@@ -39,3 +40,20 @@ def test_a_number_of_nodes_has_few_digits() -> None:
 def test_the_resources_of_a_quota_are_named() -> None:
     message = "exceeded quota: a, requested: cpu=1,pods=2, used: cpu=3, limited: cpu=4"
     assert refusals.refused(message, JOB).summary.endswith("requested cpu=1,pods=2, used cpu=3, limit cpu=4")
+
+
+@pytest.mark.parametrize("year", ["0001", "9999"])
+def test_times_and_graces_of_any_size_do_no_harm(year: str) -> None:
+    metadata = {
+        "name": "a",
+        "deletionTimestamp": f"{year}-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": 1 << 62,
+    }
+    assert LiveObject({"metadata": metadata}).deletion_requested is None
+
+    world = TrainJobObjects()
+    world.ended(137)
+    world.pods[0]["spec"]["terminationGracePeriodSeconds"] = 1 << 62
+    world.lease["spec"] |= {"leaseDurationSeconds": 1 << 62, "renewTime": f"{year}-01-01T00:00:00Z"}
+    world.event(world.pods[0], "Killing", "Container node failed liveness probe, will be restarted", age=22)
+    assert world.verdict().findings[0].cause == "probe-failing"
