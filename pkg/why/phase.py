@@ -82,8 +82,16 @@ def phase(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterab
 
 
 def state(train_job: LiveObject, job_set: LiveObject | None = None, pods: Iterable[LiveObject] = ()) -> str:
-    """Return the phase in words. While a TrainJob is pending, the words say how far its initializers are."""
+    """Return the phase in words.
+
+    The words count the pods of unknown state, whose nodes do not report. While a TrainJob is pending, they say how far
+    its initializers are.
+    """
+    pods = list(pods)
     now = phase(train_job, job_set, pods)
+    lost = sum(pod.text("status", "phase") == "Unknown" and pod.deleted is None for pod in pods)
+    if lost and not now.ended:
+        return f"{now} ({lost} pod{'s' if lost > 1 else ''} lost)"
     trains, labels = trainer_steps(train_job, job_set), step_labels(job_set)
     names = ((text(each, "name"), each) for each in _counts(train_job))
     prepare = [each for name, each in names if name not in trains and _prepares(labels.get(name) or name)]
@@ -193,6 +201,8 @@ def _reason(pod: LiveObject) -> str:
             return f"init container {status.name} runs"
         if (ended := status.ended) is not None and number(ended, "exitCode"):
             return f"{text(ended, 'reason')} (exit code {number(ended, 'exitCode')})"
+    if pod.text("status", "phase") == "Unknown":
+        return f"node {pod.text('spec', 'nodeName')} does not report"
     scheduled = pod.condition("PodScheduled")
     if scheduled.get("status") == "False":
         return text(scheduled, "reason")

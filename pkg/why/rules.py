@@ -257,6 +257,10 @@ RULES: Final[dict[str, Rule]] = {
     "node-lost/deleted": Rule(
         "", "the node {node} of {pod} does not exist",
         "Wait for the pod garbage collector, or delete the pod with --force."),
+    "node-lost/unknown": Rule(
+        "", "the node {node} does not report on {pod}, so it is not known whether the pod runs",
+        "Check the kubelet of node {node} and its connection. If the node is gone, delete it (kubectl delete node {node}), "
+        "so that its pods are replaced."),
     "node-lost/pinned": Rule(
         "", "the node {node} does not exist, and nodeName of the pods is {node}",
         "Remove nodeName from the runtime; nodeSelector chooses nodes by their labels."),

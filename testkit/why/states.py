@@ -124,6 +124,12 @@ def node_unknown(world: TrainJobObjects) -> None:
     world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False")]
 
 
+def pod_unknown(world: TrainJobObjects) -> None:
+    world.pods[0]["status"].update(
+        phase="Unknown", reason="NodeLost", message="Node worker-0 is unresponsive"
+    )
+
+
 def pod_failed(reason: str, message: str, **status: Any) -> Callable[[TrainJobObjects], Any]:
     def state(world: TrainJobObjects) -> None:
         world.pods[0]["status"] = {"phase": "Failed", "reason": reason, "message": message, **status}

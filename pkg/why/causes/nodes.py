@@ -85,6 +85,10 @@ def _problem(snapshot: Snapshot, pod: LiveObject, nodes: dict[str, LiveObject]) 
         state = "does not report" if ready.get("status") == "Unknown" else "is not ready"
         shown = (condition_line(node, "Ready"), f"{pod} runs on it")
         return found("node-lost", [f"Node {name}", pod], *shown, node=name, state=state)
+    if pod.text("status", "phase") == "Unknown":
+        said = ", ".join(filter(None, (pod.text("status", "reason"), pod.text("status", "message"))))
+        line = f"phase of {pod} is Unknown{f': {said}' if said else ''}"
+        return found("node-lost/unknown", pod, line, pod=pod, node=name)
     if pod.text("status", "phase") in ("", "Pending"):
         for event in snapshot.unresolved(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
             words = " ".join(event.text("message").split())

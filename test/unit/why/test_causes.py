@@ -70,6 +70,7 @@ from testkit.why.states import (
     pending_quota,
     pinned_to_no_node,
     pod_failed,
+    pod_unknown,
     preempted_and_deleted,
     refused,
     resumed_and_ignored,
@@ -293,6 +294,7 @@ CASES: list[Any] = [
         ("backoff limit without pods", "retries-exhausted", 1, "BackoffLimitExceeded", lambda w: (
             w.without_pods(), failed(w, "BackoffLimitExceeded", "Job has reached the specified backoff limit"))),
         ("node lost", "node-lost", 1, "worker-0", node_unknown),
+        ("a pod of unknown state", "node-lost", 1, "the node worker-0 does not report on", pod_unknown),
         ("node deleted", "node-lost", 1, "worker-0", lambda w: w.remove(w.nodes[0])),
         ("evicted", "evicted", 1, "low on resource", pod_failed(
             "Evicted", "The node was low on resource: ephemeral-storage.")),

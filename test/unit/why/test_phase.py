@@ -10,6 +10,7 @@ import pytest
 from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
 from pkg.why import LiveObject
 from pkg.why.phase import phase, state, trainer_steps, tree
+from testkit.why.states import pod_unknown
 from testkit.why.world import TrainJobObjects, condition, when
 
 MPI_WITHOUT_LAUNCHER = [{"name": "node", "ready": 1}, {"name": "launcher", "active": 1, "ready": 0}]
@@ -140,3 +141,15 @@ def test_a_pod_that_is_being_deleted_does_not_make_a_train_job_run() -> None:
     world.pods[0]["metadata"]["deletionTimestamp"] = when(1)
 
     assert next(tree(world.snapshot())).status == "Pending"
+
+
+def test_pods_of_unknown_state_are_counted_and_say_why() -> None:
+    world = TrainJobObjects()
+    pod_unknown(world)
+
+    rows = {row.obj.name: (row.status, row.reason) for row in tree(world.snapshot())}
+
+    assert next(tree(world.snapshot())).status == "Running (1 pod lost)"
+    assert rows["llama-node-0-0-abcde"] == ("Unknown", "node worker-0 does not report")
+    world.train_job["status"]["conditions"] = [condition("Complete")]
+    assert next(tree(world.snapshot())).status == "Complete"
