@@ -279,4 +279,4 @@ def _unexplained(snapshot: Snapshot) -> Finding:
         command = containers.logs_command(snapshot, init)
         return found("unexplained/init", init.pod, *evidence, status=init, command=command)
     what = "the pods cannot be read" if unread else "no cause is visible"
-    return found("unexplained", job, *evidence, state=state, what=what)
+    return found("unexplained", job, *evidence, state=state, what=what, job=job)

@@ -23,13 +23,18 @@ _ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
 class Finding:
     """One cause, as :mod:`pkg.why.rules` describes it, with the objects and the evidence."""
 
-    cause: str
+    rule: str
     summary: str
     subjects: tuple[str, ...]
     """The objects that the finding is about, such as ``Pod llama-node-0-0-x``."""
     evidence: tuple[str, ...]
     advice: str
     severity: Severity = Severity.ERROR
+
+    @property
+    def cause(self) -> str:
+        """The cause, which scripts may read."""
+        return self.rule.partition("/")[0]
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -65,8 +70,8 @@ def found(
     of = RULES[rule]
     subjects = tuple(map(str, about)) if isinstance(about, list) else (str(about),)
     summary, advice = of.summary.format_map(named).rstrip(" :"), of.remedy.format_map(named)
-    cause, lines = rule.partition("/")[0], tuple(line for line in evidence if line is not None)
-    return Finding(cause, summary, subjects, lines, advice, of.severity if severity is None else severity)
+    lines = tuple(line for line in evidence if line is not None)
+    return Finding(rule, summary, subjects, lines, advice, of.severity if severity is None else severity)
 
 
 def merged(findings: list[Finding]) -> list[Finding]:
@@ -81,5 +86,5 @@ def merged(findings: list[Finding]) -> list[Finding]:
         evidence = dict.fromkeys(line for each in group[:_MOST_SUBJECTS] for line in each.evidence)
         shown = tuple(log.cut(each, _LONGEST) for each in tuple(evidence)[:_MOST_EVIDENCE])
         summary, advice = log.cut(gravest.summary, _LONGEST), log.cut(gravest.advice, _LONGEST)
-        joined.append(Finding(gravest.cause, summary, tuple(subjects), shown, advice, gravest.severity))
+        joined.append(Finding(gravest.rule, summary, tuple(subjects), shown, advice, gravest.severity))
     return sorted(joined, key=lambda each: each.rank)

@@ -38,7 +38,7 @@ class Rule(NamedTuple):
 _WAITING: Final = Severity.WAITING
 _CREATE: Final = "Create the {reference} in namespace {reference.namespace}."
 _FIELD: Final = (
-    "Correct the field in the TrainJob or its runtime; trainerctl explain shows where each value comes from."
+    "Correct the field in the TrainJob or its runtime. To see where each value comes from: trainerctl explain -f FILE"
 )
 _FIT: Final = "Lower spec.trainer.numNodes or the requests of the pods, or {add}."
 _LARGER: Final = "Lower spec.trainer.resourcesPerNode, or {add}."
@@ -50,15 +50,6 @@ _AGAIN: Final = (
 _COMMAND: Final = (
     "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
 )
-_KEEP: Final = (
-    "If the platform stores the logs of containers, search this store for the namespace {} and pods whose names begin "
-    "with {}. "
-    "Before the next attempt, choose what to keep: with restartPolicy: Never in the runtime's pod template, failed "
-    "pods remain with their logs; with the manager's flag --feature-gates=FailureEvidence=true and its role (kubectl "
-    "apply --server-side -k config/failure-evidence), an event says how a container ended, and with "
-    "terminationMessagePolicy: FallbackToLogsOnError in the runtime, this event contains the end of the log."
-)
-
 # fmt: off
 RULES: Final[dict[str, Rule]] = {
     "deletion-blocked": Rule(
@@ -74,7 +65,8 @@ RULES: Final[dict[str, Rule]] = {
         "Wait until the children are deleted; pods end after their termination grace period.", _WAITING),
     "deletion-blocked/pod": Rule(
         "", "the TrainJob is being deleted; {pod} has not ended in its grace period",
-        "Check the kubelet of node {node}; kubectl delete pod --force deletes a pod without waiting for it.", _WAITING),
+        "Check the kubelet of node {node}. To delete the pod without waiting for it: kubectl delete pod {pod.name} -n "
+        "{pod.namespace} --force", _WAITING),
     "deletion-blocked/node": Rule(
         "", "the TrainJob is being deleted; its pods on the node {node}, which is not ready, cannot end",
         "Repair the node {node}, or delete it, so that its pods are deleted.", _WAITING),
@@ -259,8 +251,8 @@ RULES: Final[dict[str, Rule]] = {
         "Wait for the pod garbage collector, or delete the pod with --force."),
     "node-lost/unknown": Rule(
         "", "the node {node} does not report on {pod}, so it is not known whether the pod runs",
-        "Check the kubelet of node {node} and its connection. If the node is gone, delete it (kubectl delete node {node}), "
-        "so that its pods are replaced."),
+        "Check the kubelet of node {node} and its connection. If the node is gone, delete it (kubectl delete node "
+        "{node}), so that its pods are replaced."),
     "node-lost/pinned": Rule(
         "", "the node {node} does not exist, and nodeName of the pods is {node}",
         "Remove nodeName from the runtime; nodeSelector chooses nodes by their labels."),
@@ -332,7 +324,8 @@ RULES: Final[dict[str, Rule]] = {
         "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."),
     "taints/not-ready": Rule(
         "", "the nodes are not ready to run pods: they have the taints {shown}",
-        "Repair the nodes; kubectl describe node shows their conditions. The taints are removed afterwards."),
+        "Repair the nodes, and look at their conditions for it (kubectl describe nodes). The taints are removed "
+        "afterwards."),
     "nodes-cordoned": Rule(
         "the nodes are cordoned", "the nodes are cordoned", "Uncordon a node: kubectl uncordon NODE"),
     "device-claim": Rule(
@@ -484,7 +477,8 @@ RULES: Final[dict[str, Rule]] = {
         "", "{words}", "To keep the TrainJob for longer, set its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "unexplained": Rule(
         "no cause was found", "{state}, and {what}",
-        "Look at the objects with kubectl describe, starting with the pods.", _WAITING),
+        "Look at the objects, starting with the pods: kubectl describe pods -n {job.namespace} -l "
+        "jobset.sigs.k8s.io/jobset-name={job.name}", _WAITING),
     "unexplained/init": Rule(
         "", "the {status.label} of {status.pod} still runs, and the training starts after it",
         "Read its log: {command}", _WAITING),
@@ -493,7 +487,66 @@ RULES: Final[dict[str, Rule]] = {
         "Get permission to list events in namespace {job.namespace}.", _WAITING),
 }
 """The rules, by the cause or the cause and a word for the variant."""
+
+REMEDIES: Final[dict[str, str]] = {
+    # A container that cannot be created.
+    "driver": "Check the GPU driver and the NVIDIA Container Toolkit of the node {node}, or use another node.",
+    "mount": "Correct the volume or the volumeMount that the message names, or check the storage of the node {node}.",
+    "directory": "Correct workingDir in the runtime, or use an image that contains this directory for the container's "
+        "user.",
+    "no-images": "Set spec.trainer.command to the program of the image, and install what it needs on this machine, or "
+        "use a local cluster without --run-processes, which simulates the pods.",
+    "no-containers": "Use a cluster that runs containers, or a local cluster without --run-processes, which simulates "
+        "the pods.",
+    "no-command": "Set spec.trainer.command: neither the TrainJob, the runtime nor the image names a program.",
+    "low-memory": "Raise the memory in spec.trainer.resourcesPerNode: with this limit, the container cannot even "
+        "start.",
+    "full-disk": "Free disk space on the node {node}, or use another node; the kubelet tries again by itself.",
+    "slow-node": "Check the load and the disk of the node {node}: its container runtime is slow. The kubelet tries "
+        "again by itself.",
+    "setting": "Correct the setting that the message names, in the TrainJob or its runtime.",
+    # A container that failed. The text about the signal or the output comes first.
+    "read-log": "Read its log: {command}",
+    "silent": "It wrote nothing. Let the command of the next attempt say what it does, such as sh -x for a shell, or "
+        "PYTHONFAULTHANDLER=1 in spec.trainer.env for a crash of Python.",
+    "pod-removed": "The pod is removed, and its log with it. {keep}",
+    "bus-error": "Usually the shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer "
+        "data workers. ",
+    "segmentation-fault": "To see where a Python program crashes, set PYTHONFAULTHANDLER=1 in spec.trainer.env. ",
+    # A TrainJob, JobSet or Job that failed.
+    "read-logs": "Read the logs: trainerctl logs {job.name} -n {job.namespace}{step} --all.",
+    "pods-removed": "The failed pods were removed, and their logs with them. {keep}",
+    "pods-unread": "Get permission to list pods, and read the logs of the failed ones (kubectl logs POD -n "
+        "{job.namespace}). {keep}",
+    "keep": "If the platform stores the logs of containers, search this store for the namespace {namespace} and pods "
+        "whose names begin with {pods}. "
+        "Before the next attempt, choose what to keep: with restartPolicy: Never in the runtime's pod template, failed "
+        "pods remain with their logs; with the manager's flag --feature-gates=FailureEvidence=true and its role "
+        "(kubectl apply --server-side -k config/failure-evidence), an event says how a container ended, and with "
+        "terminationMessagePolicy: FallbackToLogsOnError in the runtime, this event contains the end of the log.",
+    # A pod without a node. The text follows "or".
+    "add-nodes": "add nodes",
+    "add-a-node": "add a node that is large enough",
+    "devices": "check the names of the devices, and that their device plugin runs on a node",
+    "local-gpus": "replace the local cluster and its objects: trainerctl cluster up --recreate --name {local} --gpus N",
+    "local-nodes": "replace the local cluster and its objects: trainerctl cluster up --recreate --name {local} --nodes "
+        "N",
+    "scaling": "Wait for the node. If it does not come: {other}",
+    # A TrainJob that waits in a queue of Kueue.
+    "lower": "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota{lacks}.",
+    "wait": "Wait for quota of the queue, or ask its administrator{lacks}.",
+    "quota-of": "Ask the administrator of the queue for a quota of {name}, or do not request it.",
+    "flavors": "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue.",
+    "kueue": "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob.",
+    "workloads-unread": "Get permission to list Workloads in namespace {job.namespace}: they show the reason.",
+}
+"""The remedies of rules whose remedy is ``{remedy}`` or contains ``{add}``: they depend on more than the cause."""
 # fmt: on
+
+
+def remedy(variant: str, /, **named: object) -> str:
+    """Return the text of a remedy."""
+    return REMEDIES[variant].format_map(named)
 
 
 def keep(namespace: str, pods: str) -> str:
@@ -501,7 +554,7 @@ def keep(namespace: str, pods: str) -> str:
 
     The text must not name a command that leads back to it.
     """
-    return _KEEP.format(namespace, pods)
+    return remedy("keep", namespace=namespace, pods=pods)
 
 
 CAUSES: Final[dict[str, str]] = {cause: rule.meaning for cause, rule in RULES.items() if rule.meaning}

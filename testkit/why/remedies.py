@@ -3,8 +3,10 @@
 """Follows the commands in the advice of ``trainerctl``, as a person does whose job has failed."""
 
 import re
+import shlex
+from collections.abc import Iterator
 
-from trainerctl.cli import events, logs
+from trainerctl.cli import events, logs, parser
 
 from pkg.why import Snapshot, diagnose
 from pkg.why.phase import training_step
@@ -31,3 +33,25 @@ def follow(snapshot: Snapshot, text: str, path: tuple[str, ...]) -> None:
     for verb, step in _COMMAND.findall(text):
         assert verb not in path, f"a circle: {' -> '.join((*path, verb))}: {text}"
         follow(snapshot, said(snapshot, verb, step), (*path, verb))
+
+
+_ANY_COMMAND = re.compile(r"\b(?:trainerctl|kubectl)(?: (?:[^\s.,;)]|[.,;](?=\S))+)+")
+"""A command in a text: it ends before the punctuation that ends its part of the sentence."""
+_KUBECTL = re.compile(
+    r"kubectl (?:apply --server-side -k config/[a-z-]+|delete node \S+|delete pod \S+ -n \S+ --force|describe nodes"
+    r"|describe pods -n \S+ -l \S+=\S+|logs \S+ -n \S+|uncordon \S+)"
+)
+"""The commands of kubectl that remedies may name."""
+
+
+def mistakes(text: str) -> Iterator[str]:
+    """Yield each command in a text that the tool or kubectl would refuse. N stands for any number."""
+    for command in _ANY_COMMAND.findall(text):
+        program, *words = shlex.split(command)
+        try:
+            if program == "kubectl":
+                assert _KUBECTL.fullmatch(command)
+            else:
+                parser.parse(["4" if word == "N" else word for word in words])
+        except (SystemExit, AssertionError):
+            yield command

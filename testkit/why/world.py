@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pkg.why import LiveObject, Reference, Snapshot, Verdict, diagnose
-from testkit.why.remedies import follow
+from testkit.why.remedies import follow, mistakes
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 Data = dict[str, Any]
@@ -211,9 +211,10 @@ class TrainJobObjects:
         return Snapshot(LiveObject(self.train_job), NOW, found, self.unread, frozenset(self.absent), logs)
 
     def verdict(self) -> Verdict:
-        """Return the verdict. None of its remedies may lead in a circle."""
+        """Return the verdict. None of its remedies may lead in a circle or name a command that would be refused."""
         snapshot = self.snapshot()
         verdict = diagnose(snapshot)
         for each in verdict.findings:
             follow(snapshot, each.advice, ("why",))
+        assert not list(mistakes("\n".join([*verdict.known, *(each.advice for each in verdict.findings)])))
         return verdict

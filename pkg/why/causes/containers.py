@@ -16,7 +16,7 @@ from pkg.why.causes import outputs, references
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, at, moment, number, seconds, text
-from pkg.why.rules import Severity, keep
+from pkg.why.rules import Severity, keep, remedy
 from pkg.why.snapshot import Snapshot, event_time, rank_of, step_of
 
 _CONFIG: Final = (
@@ -40,51 +40,18 @@ _NO_COMMAND: Final = re.compile(
 It also reports devices, mounts and working directories as missing files, but without a command.
 """
 _TO_CREATE: Final = (
-    (
-        re.compile(r"nvidia-container|libnvidia", re.IGNORECASE),
-        "Check the GPU driver and the NVIDIA Container Toolkit of the node {node}, or use another node.",
-    ),
-    (
-        re.compile(r"error mounting|failed to mount", re.IGNORECASE),
-        "Correct the volume or the volumeMount that the message names, or check the storage of the node {node}.",
-    ),
-    (
-        re.compile(r"chdir to cwd", re.IGNORECASE),
-        "Correct workingDir in the runtime, or use an image that contains this directory for the container's user.",
-    ),
-    (
-        re.compile("local processes have no images"),
-        (
-            "Set spec.trainer.command to the program of the image, and install what it needs on this machine, or use a "
-            "local cluster without --run-processes, which simulates the pods."
-        ),
-    ),
-    (
-        re.compile("local processes"),
-        "Use a cluster that runs containers, or a local cluster without --run-processes, which simulates the pods.",
-    ),
-    (
-        re.compile("no command specified"),
-        "Set spec.trainer.command: neither the TrainJob, the runtime nor the image names a program.",
-    ),
-    (
-        re.compile("memory limit too low"),
-        "Raise the memory in spec.trainer.resourcesPerNode: with this limit, the container cannot even start.",
-    ),
-    (
-        re.compile("no space left on device"),
-        "Free disk space on the node {node}, or use another node; the kubelet tries again by itself.",
-    ),
-    (
-        re.compile("context deadline exceeded|failed to reserve container name"),
-        (
-            "Check the load and the disk of the node {node}: its container runtime is slow. The kubelet tries again by "
-            "itself."
-        ),
-    ),
-    (re.compile(""), "Correct the setting that the message names, in the TrainJob or its runtime."),
+    (re.compile(r"nvidia-container|libnvidia", re.IGNORECASE), "driver"),
+    (re.compile(r"error mounting|failed to mount", re.IGNORECASE), "mount"),
+    (re.compile(r"chdir to cwd", re.IGNORECASE), "directory"),
+    (re.compile("local processes have no images"), "no-images"),
+    (re.compile("local processes"), "no-containers"),
+    (re.compile("no command specified"), "no-command"),
+    (re.compile("memory limit too low"), "low-memory"),
+    (re.compile("no space left on device"), "full-disk"),
+    (re.compile("context deadline exceeded|failed to reserve container name"), "slow-node"),
+    (re.compile(""), "setting"),
 )
-"""The advice if a container cannot be created, by the message."""
+"""The remedy if a container cannot be created, by the message."""
 _UNRESOLVED: Final = re.compile(
     r"name or service not known|temporary failure in name resolution|could not resolve host|no such host"
     r"|nodename nor servname|gaierror|hostname .{0,80}cannot be resolved",
@@ -98,14 +65,8 @@ _OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) e
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
-_BY_SIGNAL: Final = {
-    135: (
-        "Usually the shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer data "
-        "workers. "
-    ),
-    139: "To see where a Python program crashes, set PYTHONFAULTHANDLER=1 in spec.trainer.env. ",
-}
-"""The advice for a container that a signal ended and whose output does not say more."""
+_BY_SIGNAL: Final = {135: "bus-error", 139: "segmentation-fault"}
+"""The remedy for a container that a signal ended and whose output does not say more."""
 _PROBED: Final = re.compile(r"Container (?P<name>\S{1,63}) failed (?P<probe>liveness|startup) probe")
 _GRACE: Final = timedelta(seconds=30)
 """Kubernetes' default of terminationGracePeriodSeconds."""
@@ -215,10 +176,9 @@ def _unstartable(status: Status) -> Finding:
         return found("key-missing", pod, *evidence, status=status, key=key, kind=kind, name=name)
     if _NO_COMMAND.search(words):
         return found("command-not-found", pod, *evidence, status=status, words=_last(words))
-    remedy = next(advice for pattern, advice in _TO_CREATE if pattern.search(words))
-    remedy = remedy.format(node=pod.text("spec", "nodeName"))
-    words = words.strip() or status.waiting
-    return found("container-create", pod, *evidence, status=status, words=words, remedy=remedy)
+    name = next(name for pattern, name in _TO_CREATE if pattern.search(words))
+    words, todo = words.strip() or status.waiting, remedy(name, node=pod.text("spec", "nodeName"))
+    return found("container-create", pod, *evidence, status=status, words=words, remedy=todo)
 
 
 def _failed(snapshot: Snapshot, status: Status) -> Finding:
@@ -241,22 +201,19 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     named: dict[str, Any] = {"status": status, "code": code}
     named["signal"] = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
     again = " --previous" if status.waiting == "CrashLoopBackOff" else ""
-    named["remedy"] = f"Read its log: {logs_command(snapshot, status)}{again}"
+    named["remedy"] = remedy("read-log", command=f"{logs_command(snapshot, status)}{again}")
     if snapshot.logs.get((pod.name, status.name)) == [] and not words:
-        named["remedy"] = (
-            "It wrote nothing. Let the command of the next attempt say what it does, such as sh -x for a shell, or "
-            "PYTHONFAULTHANDLER=1 in spec.trainer.env for a crash of Python."
-        )
+        named["remedy"] = remedy("silent")
     if status.is_gone and not status.is_kept:
-        named["remedy"] = (
-            f"The pod is removed, and its log with it. {keep(snapshot.train_job.namespace, pod.name)}"
-        )
+        named["remedy"] = remedy("pod-removed", keep=keep(snapshot.train_job.namespace, pod.name))
     line, advice = outputs.told(snapshot, status)
     named["said"] = f": {line}" if line else ""
     if code == _KILLED and status.waiting != "CrashLoopBackOff":
         node = pod.text("spec", "nodeName") or "of the pod"
         return found("container-failed/killed", pod, *evidence, node=node, **named)
-    named["remedy"] = (advice or ("" if line else _BY_SIGNAL.get(code, ""))) + named["remedy"]
+    if not line and code in _BY_SIGNAL:
+        advice = remedy(_BY_SIGNAL[code])
+    named["remedy"] = advice + named["remedy"]
     if status.waiting == "CrashLoopBackOff":
         times = "once" if status.restarts == 1 else f"{status.restarts} times"
         restarted = f", restarted {times}" if status.restarts else ""
@@ -297,8 +254,8 @@ def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
     rule = "out-of-memory/restarts" if text(last, "reason") == "OOMKilled" else "crash-loop/restarts"
     severity = Severity.ERROR if status.restarts >= 3 else Severity.NOTE
     line = f"{status.line}, running for {ago(since, snapshot.now)}"
-    remedy = f"Read its log: {logs_command(snapshot, status)} --previous"
-    named: dict[str, Any] = {"status": status, "code": number(last, "exitCode"), "remedy": remedy}
+    todo = remedy("read-log", command=f"{logs_command(snapshot, status)} --previous")
+    named: dict[str, Any] = {"status": status, "code": number(last, "exitCode"), "remedy": todo}
     return found(rule, status.pod, line, *outputs.lines_of(snapshot, status), severity=severity, **named)
 
 

@@ -13,7 +13,7 @@ from pkg.why import kinds
 from pkg.why.causes.admission import RETRIED
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, deadline, moment, text
-from pkg.why.rules import keep
+from pkg.why.rules import keep, remedy
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 
 UNSUPPORTED: Final = "TrainingRuntimeNotSupported"
@@ -106,12 +106,13 @@ def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
             evidence = (*evidence, snapshot.quote(kept))
         return found(rule, obj, *evidence, deadline=deadline(obj), obj=obj, words=words.rstrip("."))
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
-    stored = keep(job.namespace, f"{obj.name}-")
-    remedy = f"The failed pods were removed, and their logs with them. {stored}"
     if kinds.POD in snapshot.unread:
-        remedy = f"Get permission to list pods, and read the logs of the failed ones: kubectl logs. {stored}"
+        name = "pods-unread"
     elif snapshot.removed or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
-        of_step = f" --step {step}" if step else ""
-        remedy = f"Read the logs: trainerctl logs {job.name} -n {job.namespace}{of_step} --all."
+        name = "read-logs"
+    else:
+        name = "pods-removed"
+    stored, of_step = keep(job.namespace, f"{obj.name}-"), f" --step {step}" if step else ""
+    todo = remedy(name, keep=stored, job=job, step=of_step)
     rule = "retries-exhausted" if reason in _RETRIED else "failed"
-    return found(rule, obj, *evidence, obj=obj, reason=reason, words=words, remedy=remedy)
+    return found(rule, obj, *evidence, obj=obj, reason=reason, words=words, remedy=todo)

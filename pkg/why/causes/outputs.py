@@ -31,7 +31,7 @@ _WAITED: Final = (
 _LEFT: Final = r"gloo/transport/\S{0,80}\] .{0,40}Connection (?:closed|reset) by peer"
 _CONSEQUENCE: Final = re.compile(f"{_WAITED}|{_LEFT}")
 """A rank prints this after another rank has failed or hangs."""
-_SAID: Final = {
+SAID: Final = {
     r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory"
     r"|CU(?:BLAS|DNN)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)": (
         "The memory of the GPU ran out: use a smaller batch or shorter sequences, checkpoint activations, or shard the "
@@ -181,7 +181,7 @@ def told(snapshot: Snapshot, status: Status) -> tuple[str, str]:
     If no line is known, this is the error after the last traceback.
     """
     last, after = _endings(snapshot, status)
-    known = ((line, advice) for line in last for pattern, advice in _SAID.items() if re.search(pattern, line))
+    known = ((line, advice) for line in last for pattern, advice in SAID.items() if re.search(pattern, line))
     raised = ((line, "") for line in after if _RAISED.match(line))
     line, advice = next(itertools.chain(known, raised), ("", ""))
     step = NODE if step_of(status.pod) == LAUNCHER else step_of(status.pod)

@@ -14,7 +14,7 @@ from pkg.why import kinds
 from pkg.why.causes import capacity, turns
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, number, text
-from pkg.why.rules import Severity
+from pkg.why.rules import Severity, remedy
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -22,8 +22,6 @@ _VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
 _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 WITH_RESOURCES: Final = (_VOLCANO_QUEUE, _KAI_QUEUE, kinds.LOCAL_QUEUE, kinds.CLUSTER_QUEUE)
 """The kinds of queues whose quota and allocated resources are shown, or that lead to such a queue."""
-_LOWER: Final = "Lower spec.trainer.numNodes or resourcesPerNode, or ask the administrator for a larger quota"
-_WAIT: Final = "Wait for quota of the queue, or ask its administrator"
 _UNAVAILABLE: Final = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _FLAVOR: Final = re.compile(r"\bflavor ([^\s,;]+)")
 _TOO_SMALL: Final = re.compile(
@@ -133,9 +131,9 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
             lacks = "" if words else quotas.lacks
             yield found("workload-evicted", workload, *by, *evidence, reason=reason, words=why, lacks=lacks)
             return
-        remedy, severity = _remedy(words, quotas)
+        todo, severity = _remedy(words, quotas)
         words = f": {words.rstrip('.')}" if words else ""
-        yield found("queued", workload, *evidence, severity=severity, words=words, remedy=remedy, queue=queue)
+        yield found("queued", workload, *evidence, severity=severity, words=words, remedy=todo, queue=queue)
 
 
 def _queues_of(snapshot: Snapshot, name: str) -> list[LiveObject]:
@@ -156,23 +154,18 @@ def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:
     ClusterQueue decide.
     """
     if not words:
-        if quotas.never_fits:
-            return f"{_LOWER}{quotas.lacks}.", Severity.ERROR
-        return f"{_WAIT}{quotas.lacks}.", Severity.WAITING
+        name = "lower" if quotas.never_fits else "wait"
+        return remedy(name, lacks=quotas.lacks), Severity.ERROR if quotas.never_fits else Severity.WAITING
     for part in words.split("couldn't assign flavors to pod set ")[1:] if len(words) <= MOST_MATCHED else ():
         if match := _UNAVAILABLE.search(part):
-            advice = f"Ask the administrator of the queue for a quota of {match[1]}, or do not request it."
-            return advice, Severity.ERROR
+            return remedy("quota-of", name=match[1]), Severity.ERROR
         flavors, too_small = set(_FLAVOR.findall(part)), set(_TOO_SMALL.findall(part))
         others = {name or other for name, other in _UNMATCHED.findall(part)}
         if flavors and flavors <= too_small:
-            return f"{_LOWER}.", Severity.ERROR
+            return remedy("lower", lacks=""), Severity.ERROR
         if flavors and flavors <= too_small | others:
-            advice = (
-                "Correct nodeSelector, affinity and tolerations of the pods to match a flavor of the queue."
-            )
-            return advice, Severity.WAITING
-    return f"{_WAIT}.", Severity.WAITING
+            return remedy("flavors"), Severity.WAITING
+    return remedy("wait", lacks=""), Severity.WAITING
 
 
 def _checks(workload: LiveObject) -> list[str]:
@@ -200,11 +193,9 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
     if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):
         unread = snapshot.unread.get(kinds.WORKLOAD)
         seen = f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob"
-        remedy = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
-        if snapshot.is_hidden(kinds.WORKLOAD):
-            remedy = f"Get permission to list Workloads in namespace {job.namespace}: they show the reason."
+        name = "workloads-unread" if snapshot.is_hidden(kinds.WORKLOAD) else "kueue"
         shown = (f"label {QUEUE_LABEL} is {queue}", seen)
-        yield found("queued/unseen", job, *shown, queue=queue, remedy=remedy)
+        yield found("queued/unseen", job, *shown, queue=queue, remedy=remedy(name, job=job))
 
 
 def _group(snapshot: Snapshot, group: LiveObject) -> Iterator[Finding]:
@@ -257,7 +248,7 @@ def _too_large(snapshot: Snapshot, group: LiveObject, members: int, head: str) -
         return
     count, pods = len(snapshot.all(kinds.NODE)), len(snapshot.pods)
     nodes = f"{count} nodes have room for {most} of {pods} pods if no other pods run"
-    yield found("gang-too-large", group, head, nodes, members=members, most=most, add="add nodes")
+    yield found("gang-too-large", group, head, nodes, members=members, most=most, add=remedy("add-nodes"))
 
 
 def _unschedulable(group: LiveObject) -> str:

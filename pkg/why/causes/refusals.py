@@ -43,7 +43,7 @@ _TEXTS: Final = tuple((re.compile(pattern, re.DOTALL), rule) for rule, pattern i
 ))
 """The rules by what the text contains."""
 # fmt: on
-_PROJECTS: Final = {
+PROJECTS: Final = {
     "jobset.x-k8s.io": "JobSet",
     "kubeflow.org": "the training operator of Kubeflow v1",
     "kueue.x-k8s.io": "Kueue",
@@ -73,7 +73,7 @@ def refused(message: str, obj: LiveObject, *evidence: str) -> Finding:
                 rule, named["never"] = "quota-exceeded/never", never
             case "kind-missing" | "kind-missing/unversioned":
                 group = named.get("version", "").partition("/")[0] or named["kind"].partition(".")[2]
-                project = _PROJECTS.get(group, f"the program that provides {named['kind']}")
+                project = PROJECTS.get(group, f"the program that provides {named['kind']}")
                 named["project"] = project.format(group=group)
             case "runtime-class-missing":
                 named["name"] = named["name"] or named["other"]

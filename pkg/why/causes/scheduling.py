@@ -18,7 +18,7 @@ from pkg.why import kinds
 from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import MOST_MATCHED, LiveObject, text
-from pkg.why.rules import Severity
+from pkg.why.rules import Severity, remedy
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line, event_time
 
 _DEFAULT: Final = "default-scheduler"
@@ -146,7 +146,7 @@ def unschedulable(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
         if seen is None or snapshot.now - seen >= _PROVISIONED_WITHIN:
             return reason
         summary = f"{reason.summary}, and an autoscaler is adding a node"
-        advice = f"Wait for the node. If it does not come: {reason.advice[:1].lower()}{reason.advice[1:]}"
+        advice = remedy("scaling", other=f"{reason.advice[:1].lower()}{reason.advice[1:]}")
         return dataclasses.replace(reason, summary=summary, advice=advice, severity=Severity.WAITING)
     return found("unschedulable", pod, *evidence, words=current.rstrip("."))
 
@@ -190,14 +190,12 @@ def _short(snapshot: Snapshot, pod: LiveObject, message: str) -> Finding:
     ]
     names = (node.annotation(kinds.LOCAL_CLUSTER) for node in snapshot.all(kinds.NODE))
     local = next(filter(None, names), "")
-    replace = f"replace the local cluster and its objects: trainerctl cluster up --recreate --name {local}"
     if (never := capacity.misfit(snapshot, pod, resources)) is not None:
-        add = f"{replace} --gpus N" if local and "gpu" in never.words else "add a node that is large enough"
-        if never.is_unknown:
-            add = "check the names of the devices, and that their device plugin runs on a node"
+        add = "local-gpus" if local and "gpu" in never.words else "add-a-node"
+        add = remedy("devices" if never.is_unknown else add, local=local)
         return found("never-fits", pod, *never.evidence, words=never.words, add=add)
     if (larger := capacity.exceeds_cluster(snapshot, pod)) is not None:
-        add = f"{replace} --nodes N" if local else "add nodes"
+        add = remedy("local-nodes" if local else "add-nodes", local=local)
         return found("job-too-large", pod, larger[1], shown=larger[0], add=add)
     words, evidence = capacity.shortage(snapshot, pod, resources[0])
     return found("insufficient-resources", pod, *evidence, words=words)

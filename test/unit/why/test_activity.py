@@ -10,6 +10,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Unstructured
 
 from pkg.why import State, diagnose, kinds, reading
+from testkit.why.remedies import mistakes
 from testkit.why.world import NOW, TrainJobObjects, when
 
 
@@ -27,6 +28,7 @@ def known(world: TrainJobObjects, **outputs: list[str]) -> tuple[str, ...]:
     verdict = diagnose(snapshot)
     assert verdict.exit_code == 0
     assert verdict.to_dict()["known"] == list(verdict.known)
+    assert list(mistakes("\n".join(verdict.known))) == []
     return verdict.known
 
 

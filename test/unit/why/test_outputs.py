@@ -7,54 +7,12 @@ from typing import Any
 
 import pytest
 
+from testkit.why.cases import OUTPUTS
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, condition, when
 
-COMPARE = "Compare all logs: trainerctl logs llama -n team-a --step node --all. Read its log: "
 
-
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "The memory of the GPU ran out"),
-        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while", "The memory of the GPU ran out"),
-        ("[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout", COMPARE),
-        ("DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.", "Not all ranks met"),
-        ("RuntimeError: unable to write to file </torch_19_3>: No space left on device (28)", "The shared memory is full"),
-        ("OSError: [Errno 28] No space left on device", "A disk is full"),
-        ("401 Client Error: Unauthorized for url: https://hub.example/api/models/x", "A server refused the credentials"),
-        ("ImportError: libcudnn.so.9: cannot open shared object file", "The image lacks a package"),
-        ("ValueError: bad learning rate", ""),
-        ("RuntimeError: No CUDA GPUs are available", "The program found no GPU"),
-        ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).", "The image does not fit the GPU"),
-        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "The image does not fit the GPU"),
-        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "The GPU is faulty: let the node worker-0 be repaired"),
-        ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed", "set NCCL_DEBUG=INFO"),
-        ("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234", "Another rank ended first. Compare"),
-        ("E0612 10:01:02.1 7 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 42) of binary: python", "A process was killed"),
-        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.", "A process was killed"),
-        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.", "The shared memory is full"),
-        ("train.py: error: unrecognized arguments: --learning-rate 3", "The program refuses its arguments"),
-        ("There are not enough slots available in the system to satisfy the 8", "mpirun should start more processes"),
-        ("ssh: connect to host llama-node-0-1.llama port 22: Connection refused", "The launcher did not reach a worker"),
-        ("OSError: meta/lama-9 is not a local folder and is not a valid model identifier", "correct its name"),
-        ("ConnectionError: [Errno 101] Network is unreachable", "A server was not reached"),
-        ("SSLError: Max retries exceeded with url: / (certificate verify failed: self-signed certificate)", "certificate of a server is not trusted"),
-        ("PermissionError: [Errno 13] Permission denied: '/checkpoints/epoch-1'", "The program may not use this path"),
-        ("OSError: [Errno 30] Read-only file system: '/workspace/out'", "The program may not use this path"),
-        ("wandb.errors.UsageError: api_key not configured (no-tty).", "A server refused the credentials, or there are none"),
-        ("OSError: [Errno 98] Address already in use", "A port is in use"),
-        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "The memory of the GPU ran out"),
-        ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]", "Not all ranks met"),
-        ("botocore.exceptions.NoCredentialsError: Unable to locate credentials", "A server refused the credentials, or"),
-        ("botocore.errorfactory.NoSuchBucket: An error occurred when calling ListObjects", "A server does not have this"),
-        ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "A checkpoint or"),
-        ("RuntimeError: Error(s) in loading state_dict for M: size mismatch for fc.weight", "The checkpoint is of another model"),
-        ("RuntimeError: CUDA error: device-side assert triggered", "set CUDA_LAUNCH_BLOCKING=1"),
-        ("OSError: CUDA_HOME does not exist, unable to compile CUDA op(s)", "The image lacks the compiler of CUDA"),
-        ("OSError: [Errno 24] Too many open files", "The limit of open files is reached"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "advice"), OUTPUTS)
 @pytest.mark.parametrize("where", ["log", "message", "crash loop"])
 def test_the_line_that_tells_the_cause_is_in_the_sentence(line: str, advice: str, where: str) -> None:
     world = TrainJobObjects()
