@@ -26,7 +26,11 @@ from trainerctl.localcluster.tools import (
 
 _GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
 """For each release of Kubernetes that has gangs, the version of scheduling.k8s.io that contains them."""
-_ROLES: Final = {features.FAILURE_EVIDENCE: "failure-evidence", features.TRAIN_JOB_STATUS: "status-server"}
+_ROLES: Final = {
+    features.FAILURE_EVIDENCE: "failure-evidence",
+    features.TRAIN_JOB_STATUS: "status-server",
+    features.TTL_AFTER_FINISHED: "ttl-after-finished",
+}
 """For each feature gate, the folder with the role that the manager needs for it."""
 _TWO_GATES: Final = frozenset({"1.35", "1.36"})
 """Releases whose scheduler has a second feature gate for gangs."""

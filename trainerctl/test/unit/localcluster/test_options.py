@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.envtest import EnvtestError
+from pkg import shipped
 
 import trainerctl
 from trainerctl.localcluster.options import Options
@@ -79,12 +80,20 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(options: Op
         ({"TrainJobStatus": True}, ["failure-evidence", "status-server"]),
         ({"FailureEvidence": False}, []),
         ({"AllAlpha": False}, []),
-        ({"AllAlpha": True, "TrainJobStatus": False}, ["failure-evidence"]),
+        ({"TTLAfterFinished": True}, ["failure-evidence", "ttl-after-finished"]),
+        ({"AllAlpha": True, "TrainJobStatus": False}, ["failure-evidence", "ttl-after-finished"]),
     ],
 )
 def test_a_gate_of_the_manager_brings_its_role(gates: dict[str, bool], roles: list[str]) -> None:
     assert Options(manager_gates=gates).gated_roles == roles
     assert Options(manager_gates=gates).serves_status == ("status-server" in roles)
+
+
+def test_every_role_of_a_feature_gate_is_known() -> None:
+    every = {"AllAlpha": True, "AllBeta": True}
+    roles = shipped.config_directory().glob("*/role.yaml")
+    needed = {path.parent.name for path in roles if "for the feature gate" in path.read_text()}
+    assert set(Options(manager_gates=every).gated_roles) == needed
 
 
 @pytest.mark.parametrize(
