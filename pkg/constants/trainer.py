@@ -88,6 +88,8 @@ TRAIN_JOB_SUSPENDED_MESSAGE: Final = "TrainJob is suspended"
 TRAIN_JOB_RESUMED_MESSAGE: Final = "TrainJob is resumed"
 TRAIN_JOB_EXPIRING_REASON: Final = "TrainJobExpiring"
 """The reason of the event that announces the deletion of a finished TrainJob."""
+TRAIN_JOB_DELETION_FAILED_REASON: Final = "TrainJobDeletionFailed"
+"""The reason of the event that says why a finished TrainJob cannot be deleted."""
 TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE: Final = "TrainJob exceeded its active deadline"
 
 # --- torchrun ---

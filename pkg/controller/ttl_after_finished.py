@@ -32,7 +32,6 @@ _RUNTIMES: Final[dict[str, type[AnyRuntime]]] = {
     str(kind.gvk.group_kind): kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
 }
 NAME: Final = "trainjob_ttl_controller"
-DELETION_FAILED_REASON: Final = "TrainJobDeletionFailed"
 
 _NOTICE: Final = timedelta(minutes=1)
 """The time before the deletion at which an event announces it."""
@@ -109,7 +108,8 @@ class TTLAfterFinished:
             if isinstance(error, ForbiddenError):
                 text += ". The feature gate TTLAfterFinished needs the role in config/ttl-after-finished"
             due = format_time(self._now() + left)
-            self._recorder.event(train_job, "Warning", DELETION_FAILED_REASON, _FAILED.format(due, text))
+            reason = constants.TRAIN_JOB_DELETION_FAILED_REASON
+            self._recorder.event(train_job, "Warning", reason, _FAILED.format(due, text))
             raise
         return ctrl.Result()
 

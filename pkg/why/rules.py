@@ -473,6 +473,8 @@ RULES: Final[dict[str, Rule]] = {
         "", "it should have been deleted at {due}, because {field}, and still exists",
         "Enable the manager's feature gate TTLAfterFinished, and apply config/ttl-after-finished. To delete it now: "
         "trainerctl delete {job.name} -n {job.namespace}", Severity.NOTE),
+    "expiring/failed": Rule(
+        "", "{words}", "To delete it now: trainerctl delete {job.name} -n {job.namespace}", Severity.NOTE),
     "expiring/configured": Rule(
         "", "{words}", "To keep the TrainJob for longer, set its spec.ttlSecondsAfterFinished.", Severity.NOTE),
     "unexplained": Rule(

@@ -75,11 +75,16 @@ def deadline_of(snapshot: Snapshot) -> datetime | None:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a note that says when the TrainJob will be deleted, if this is known."""
+    """Yield a note that says when the TrainJob will be deleted, or why it cannot be, if this is known."""
     job = snapshot.train_job
     announced = snapshot.events(job, constants.TRAIN_JOB_EXPIRING_REASON)
-    lines = [snapshot.quote(each) for each in announced[:1]]
-    if (expected := deletion_of(snapshot)) is not None:
+    failed = snapshot.events(job, constants.TRAIN_JOB_DELETION_FAILED_REASON)
+    lines = [snapshot.quote(each) for each in (failed or announced)[:1]]
+    expected = deletion_of(snapshot)
+    is_due = expected.is_overdue if expected is not None else bool(announced)
+    if failed and finished(job) and is_due:
+        yield found("expiring/failed", job, *lines, words=failed[0].text("message"), job=job)
+    elif expected is not None:
         rule = "expiring/overdue" if expected.is_overdue else "expiring"
         gate = "" if expected.is_announced else ", if the manager's feature gate TTLAfterFinished is enabled"
         due = format_time(expected.due)

@@ -160,3 +160,26 @@ async def test_the_managers_announcement_is_shown_if_no_object_has_the_time() ->
     world.event(world.train_job, "TrainJobExpiring", words)
     found = await verdict(world, STEP, {})
     assert [each.summary for each in found.findings if each.cause == "expiring"] == [words]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_announced", "is_quoted"),
+    [(60, True, True), (60, False, True), (None, True, True), (None, False, False), (3600, True, False)],
+)
+async def test_the_managers_reason_is_shown_if_an_overdue_train_job_cannot_be_deleted(
+    seconds: int | None, is_announced: bool, is_quoted: bool
+) -> None:
+    world = TrainJobObjects()
+    if seconds is not None:
+        world.train_job["spec"]["ttlSecondsAfterFinished"] = seconds
+    world.train_job["status"] = {"conditions": [condition("Complete", reason="R", age=600)]}
+    if is_announced:
+        world.event(world.train_job, "TrainJobExpiring", "TrainJob will be deleted at 2030-01-01T00:00:00Z")
+    words = "TrainJob, which should be deleted since 2030-01-01T00:00:00Z, cannot be deleted: forbidden"
+    world.event(world.train_job, "TrainJobDeletionFailed", words)
+
+    found = await verdict(world, STEP, {})
+
+    notes = [each.summary for each in found.findings if each.cause == "expiring"]
+    assert (words in notes) == is_quoted
+    assert found.exit_code == 0
