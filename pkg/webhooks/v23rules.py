@@ -36,6 +36,9 @@ _MOST_ITEMS: Final = 128
 _LONGEST_MOUNT_PATH: Final = 4096
 REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
 _IMMUTABLE: Final = "field is immutable"
+_ONLY_AT_REST: Final = (
+    "field is immutable, except numNodes while the TrainJob is suspended and none of its Jobs is active"
+)
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -132,10 +135,14 @@ def _immutable(old: TrainJob, new: TrainJob, *, resizes: bool) -> Iterator[field
     at_rest = old.spec.suspend and new.spec.suspend and not has_active_jobs(old)
     for wire in ("initializer", "trainer"):
         left, right = getattr(before, wire), getattr(after, wire)
-        if resizes and wire == "trainer" and None not in (left, right) and at_rest:
-            left = left.model_copy(update={"num_nodes": right.num_nodes})
-        if left is not None and right is not None and not equality.deep_equal(left, right):
-            yield field.invalid(_SPEC.child(wire), field.OMITTED, _IMMUTABLE)
+        if left is None or right is None or equality.deep_equal(left, right):
+            continue
+        detail = _IMMUTABLE
+        if resizes and wire == "trainer":
+            if at_rest and equality.deep_equal(left.model_copy(update={"num_nodes": right.num_nodes}), right):
+                continue
+            detail = _ONLY_AT_REST
+        yield field.invalid(_SPEC.child(wire), field.OMITTED, detail)
 
 
 def _trainer(old: Trainer | None, new: Trainer) -> Iterator[field.FieldError]:
