@@ -37,7 +37,7 @@ from pkg.runtime import core
 from testkit.sim.jobset import JobSets, review_job_set
 from testkit.sim.kueue import Kueue
 from testkit.sim.objects import controlled_by, is_deleted, is_suspended, is_true, owned, refusals_expected
-from testkit.sim.webhook import configurations, review_secret, tune
+from testkit.sim.webhook import ManagedFields, configurations, review_secret, tune
 
 Document = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
@@ -270,7 +270,10 @@ def world(
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]
     sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
+    owners = ManagedFields(sim)
+    sim.server.admit[TrainJob.gvk] = [owners.show]
     sim.admission(*configurations())
+    sim.server.admit[TrainJob.gvk].append(owners.hide)
     sim.actor(cluster.run, "cluster")
     sim.manager(setup, options=simtest.options(leader_election=not alone))
     return cluster

@@ -6,6 +6,8 @@ Kueue also evicts TrainJobs: it suspends them, and removes their placement once 
 
 If a TrainJob has the runtime patch that Kueue's webhook adds from v0.17 on, the model writes the placement into
 that patch. Otherwise the model adds an override with a label, as Kueue up to v0.16 does.
+
+Each release sends the whole TrainJob (PUT) without the fields that its types lack, and these fields must stay.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from controller_runtime.machinery import Unstructured
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.kueue_writes import UNKNOWN, typed
 from testkit.sim.objects import is_deleted, is_suspended, is_true, refusals_expected
 
 Document = dict[str, Any]
@@ -26,6 +30,7 @@ USER = "example.com/user"
 _MANAGER = "kueue.x-k8s.io/manager"
 _POD_SET = "kueue.x-k8s.io/podset"
 _QUOTA = 2
+_TYPE = {"apiVersion": TrainJob.gvk.api_version, "kind": TrainJob.gvk.kind}
 
 
 def is_queued(job: Document) -> bool:
@@ -92,13 +97,23 @@ def _patch(manager: str, pod: Document | None) -> Document:
 def _place(spec: Document, pod: Document | None) -> Document:
     """Return the field for Kueue's placement, with ``pod`` as the placement; None removes the placement."""
     patches = spec.get("runtimePatches") or []
-    if any(each["manager"] == _MANAGER for each in patches):
+    if _has_entry(spec):
         placed = _patch(_MANAGER, pod)
         return {"runtimePatches": [placed if each["manager"] == _MANAGER else each for each in patches]}
     users = [each for each in spec.get("podTemplateOverrides") or () if not _is_kueues(each)]
     metadata = {"labels": {_POD_SET: "node"}}
     kueues = [{"targetJobs": [{"name": "node"}], "metadata": metadata, "spec": pod}] if pod else []
     return {"podTemplateOverrides": [*users, *kueues] or None}
+
+
+def _has_entry(spec: Document) -> bool:
+    """Return True if Kueue's webhook has added a runtime patch, as it does from v0.17 on."""
+    return any(each["manager"] == _MANAGER for each in spec.get("runtimePatches") or ())
+
+
+def _of_users(spec: Document, field: str) -> object:
+    """Return what users have set in a field. The manager may add runtime patches of its own, and times."""
+    return _pods(spec, USER) if field == "runtimePatches" else spec.get(field)
 
 
 class Kueue:
@@ -146,8 +161,16 @@ class Kueue:
 
     @staticmethod
     async def _update(sim: Simulation, job: Document, change: Document) -> None:
+        """Send the TrainJob with a change, and check that the answer has what users set in fields unknown to Kueue."""
+        generation = 2 if _has_entry(job["spec"]) else 1
         spec = {field: value for field, value in {**job["spec"], **change}.items() if value is not None}
-        await sim.client("kueue").update(TrainJob.from_dict({**job, "spec": spec}))
+        sent = Unstructured.wrap(typed({**_TYPE, **job, "spec": spec}, generation))
+        stored = (await sim.client("kueue").update(sent)).to_dict()
+        for field in UNKNOWN[generation]:
+            before, after = (_of_users(each["spec"], field) for each in (job, stored))
+            assert before == after, (
+                f"a client that does not know a field has removed it: {job['metadata']['name']}: {field}"
+            )
 
     async def evict(self, _: Simulation, rng: random.Random) -> None:
         """Revoke the admission of a TrainJob."""

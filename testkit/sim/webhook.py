@@ -8,16 +8,21 @@ The module also defines objects of another purpose that have the names of childr
 from __future__ import annotations
 
 import functools
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.machinery import Object, errors
-from controller_runtime.simtest import Review
+from controller_runtime.fake import ownership
+from controller_runtime.fake.tables import Manager, Table
+from controller_runtime.machinery import NamespacedName, Object, errors
+from controller_runtime.simtest import Review, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
 
 Document = dict[str, Any]
 _CONTAINER: Document = {"name": "c", "image": "x"}
@@ -68,3 +73,71 @@ async def tune(review: Review) -> None:
         new["spec"]["scheduleTimeoutSeconds"] = 7
     elif "hostfile" in new.get("data", {}):
         new["data"]["hostfile"] = new["data"]["hostfile"].replace("slots=", "slots=7")
+
+
+class ManagedFields:
+    """Shows the owners of a TrainJob's fields to the webhooks: the simulated server stores them, but never shows them.
+
+    Register :meth:`show` before the webhooks, and :meth:`hide` after them.
+    """
+
+    def __init__(self, sim: Simulation) -> None:
+        self._table: Table = sim.server.table(TrainJob)
+        self._times: dict[tuple[str, Manager], str] = {}
+        """The time of the last write, by the uid of the TrainJob and its writer."""
+
+    async def show(self, review: Review) -> None:
+        """Add the managed fields before the write to the old object, and those after the write to the new one."""
+        new, old = review.new, review.old
+        if new is None or old is None:
+            return
+        metadata, schema = old["metadata"], self._table.properties.schema
+        row = self._table.rows.get(NamespacedName(metadata["namespace"], metadata["name"]))
+        if row is None:
+            return
+        review.old = self._shown(old, row.owners)
+        writer = Manager(review.user, "Update")
+        written, removed = ownership.difference(old, new, schema)
+        owners = {who: fields - removed - written for who, fields in row.owners.items()}
+        if written:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            owners[writer] = (row.owners.get(writer, frozenset()) - removed) | written
+            self._times[metadata["uid"], writer] = now
+        review.new = self._shown(new, {who: fields for who, fields in owners.items() if fields})
+
+    async def hide(self, review: Review) -> None:
+        """Remove the managed fields from the new object, which is stored next."""
+        if review.new is not None:
+            review.new["metadata"].pop("managedFields", None)
+
+    def _shown(self, document: Document, owners: dict[Manager, ownership.FieldSet]) -> Document:
+        metadata = document["metadata"]
+        entries = []
+        for who, fields in owners.items():
+            whole: Document = {}
+            for path in sorted(fields, key=ownership.text):
+                below = whole
+                for step in path:
+                    below = below.setdefault(_shown_step(step), {})
+                if isinstance(path[-1], ownership.Item):
+                    below["."] = {}
+            entries.append(
+                {
+                    "manager": who.name,
+                    "operation": who.operation,
+                    "apiVersion": TrainJob.gvk.api_version,
+                    "time": self._times.get((metadata["uid"], who), metadata["creationTimestamp"]),
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": whole,
+                    **({"subresource": who.subresource} if who.subresource else {}),
+                }
+            )
+        return {**document, "metadata": {**metadata, "managedFields": entries}}
+
+
+def _shown_step(step: ownership.Step) -> str:
+    if isinstance(step, str):
+        return f"f:{step}"
+    if isinstance(step, ownership.Item):
+        return f"k:{json.dumps(dict(step.keys), separators=(',', ':'), ensure_ascii=False)}"
+    return f"v:{json.dumps(step.value)}"
