@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import math
 import random
+from http import HTTPStatus
 
+import anyio
 import pytest
 from controller_runtime import simtest
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.simtest import Simulation
 
 from pkg import features
@@ -26,6 +29,7 @@ from testkit.sim.rules import Rules
 from testkit.sim.snapshots import Snapshots
 from testkit.sim.spechistory import SpecHistory
 from testkit.sim.stories import Stories
+from testkit.sim.trainers import install_authority, train_job_of
 from testkit.sim.users import Users
 
 pytestmark = pytest.mark.timeout(
@@ -107,8 +111,36 @@ def prompt(sim: Simulation) -> None:
 def prompt_and_gated(sim: Simulation) -> None:
     """Simulate such scripts with managers whose other feature gates are enabled."""
     gates = {features.TRAIN_JOB_STATUS: True, features.TTL_AFTER_FINISHED: True}
-    world(sim, pods_fail=0.0, gates=gates)
-    sim.finally_(lambda sim: wakeups.play(sim, wakeups.GATED))
+    cluster = world(sim, pods_fail=0.0, gates=gates)
+    sim.finally_(lambda sim: wakeups.play(sim, wakeups.GATED, cluster.trainers))
+    sim.finally_(check_managers)
+
+
+def reporting(sim: Simulation) -> None:
+    """Simulate trainers that report progress, with faults and users who change and replace TrainJobs."""
+    cluster = world(sim, gates={features.TRAIN_JOB_STATUS: True, features.EXECUTION_ATTEMPTS: True})
+    Writes(sim)
+    users, administrators, trainers = Users(3), Administrators(cluster), cluster.trainers
+    assert trainers is not None
+    users.register(sim)
+    administrators.register(sim)
+    sim.actor(install_authority)
+    sim.actor(trainers.run, "trainers")
+
+    async def check(sim: Simulation) -> None:
+        rng = random.Random(f"{sim.seed}/reporting")
+        await administrators.install(sim)
+        await install_authority(sim)  # users may have deleted the Secret
+        cluster.nodes.hold_until = math.inf
+        await users.create(sim, rng, "reporter", "plain", suspend=False)
+        await anyio.sleep(60.0)
+        pairs = [(pod, train_job_of(sim, pod)) for pod in sim.server.objects(Pod)]
+        found = [(pod, job) for pod, job in pairs if job and job["metadata"]["name"] == "reporter"]
+        assert found, "a TrainJob has no pods"
+        code = await trainers.report(*found[0], rng)
+        assert code == HTTPStatus.OK, f"a report is not accepted in a calm cluster: {code}"
+
+    sim.finally_(check)
     sim.finally_(check_managers)
 
 
@@ -129,6 +161,9 @@ test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
 test_a_train_job_keeps_its_runtime = simtest.simulate(
     seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
 )(keeping)
+test_reports_of_trainers_are_kept = simtest.simulate(
+    seeds=6, first=7000, minutes=3.0, faults=6.0, actions=0.6
+)(reporting)
 test_no_wake_up_is_lost = simtest.simulate(seeds=2, first=4000, minutes=0.5, faults=0.0, actions=0.0)(prompt)
 test_no_wake_up_is_lost_with_feature_gates = simtest.simulate(
     seeds=2, first=6000, minutes=0.5, faults=0.0, actions=0.0

@@ -26,7 +26,7 @@ from controller_runtime.rest import PublishedSchema
 from controller_runtime.simtest import CURRENT_PROCESS, Event, Simulation
 
 from pkg import controller as controllers
-from pkg import webhooks
+from pkg import features, webhooks
 from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
@@ -37,6 +37,7 @@ from pkg.runtime import core
 from testkit.sim.jobset import JobSets, review_job_set
 from testkit.sim.kueue import Kueue
 from testkit.sim.objects import controlled_by, is_deleted, is_suspended, is_true, owned, refusals_expected
+from testkit.sim.trainers import Trainers
 from testkit.sim.webhook import ManagedFields, configurations, review_secret, tune
 
 Document = dict[str, Any]
@@ -202,6 +203,8 @@ class Cluster:
         self.nodes = Nodes(pods_fail)
         self._job_sets = JobSets(max_restarts)
         self.kueue = Kueue()
+        self.trainers: Trainers | None = None
+        """The trainers, if the managers have status servers."""
 
     async def run(self, sim: Simulation) -> None:
         """Run the controllers in random order whenever an object has changed."""
@@ -248,6 +251,8 @@ def world(
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup, volcano.PodGroup)
     cluster = Cluster(pods_fail, max_restarts)
+    if cfg.feature_gates.get(features.TRAIN_JOB_STATUS):
+        cluster.trainers = Trainers(sim)
 
     async def published(kind: type[Object], known: PublishedSchema | None) -> PublishedSchema | None:
         """Return a schema of each kind that is served to managers. All of them keep every field."""
@@ -266,6 +271,8 @@ def world(
         if not alone or (process is not None and process.name == "manager-1"):
             controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
         webhooks.setup(mgr, runtimes, cfg)
+        if cluster.trainers is not None:
+            cluster.trainers.serve(mgr)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]

@@ -139,7 +139,7 @@ def _shown(request: Request) -> str:
     return f"{request.method} {request.path}{query}"
 
 
-def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
+def ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
     """Yield the managers that run and whose caches have synced."""
     for name, replica in sorted(sim.rules.replicas.items()):
         ended = replica.process.dead or replica.process.ended.is_set()
@@ -161,7 +161,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
         await anyio.sleep(5.0)
         silent = [
             name
-            for name, manager in _ready(sim)
+            for name, manager in ready(sim)
             if any(gvk == kind for gvk, _ in manager.cache._informers) and not manager.cache.remarks()
         ]
         assert sim.loop.time() < until, f"readiness does not report a denied kind: {kind.kind} {silent}"
@@ -171,7 +171,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
 
 async def check_managers(sim: Simulation) -> None:
     """Check a cluster at rest: readiness reports no problem, and finished TrainJobs and deleted pods are forgotten."""
-    for name, manager in _ready(sim):
+    for name, manager in ready(sim):
         remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
         for each in sim.rules.replicas[name].controllers:

@@ -9,20 +9,19 @@ can therefore cause the result.
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
 import msgspec
 import yaml
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Event, LimitRange, Namespace, Pod, Secret
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.core.v1 import ConfigMap, Event, LimitRange, Pod, Secret
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
@@ -35,10 +34,10 @@ from pkg.apis.scheduling import v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
-from pkg.util import cert
 from testkit.sim import runtimes
 from testkit.sim.cluster import HELD
 from testkit.sim.objects import by_name, is_deleted, is_suspended, is_true, owned
+from testkit.sim.trainers import Trainers, authority, install_authority
 
 Document = dict[str, Any]
 SOON: Final = 10.0
@@ -92,8 +91,9 @@ async def within(sim: Simulation, found: Callable[[], object], event: str, secon
 class Wakeups:
     """The scripts for one simulated cluster. Each script has a TrainJob of its own."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Simulation, trainers: Trainers | None = None) -> None:
         self._sim = sim
+        self._trainers = trainers
         self._rng = random.Random(f"{sim.seed}/wakeups")
         self._made = 0
 
@@ -635,11 +635,23 @@ class Wakeups:
 
     # The certificate authority of the status server, and the time to live, behind feature gates.
 
-    def _authority(self, text: str) -> Secret:
-        """Return the Secret with the certificate authority of the managers' servers."""
-        data = {"ca.crt": base64.b64encode(text.encode()).decode()}
-        metadata = {"namespace": cert.operator_namespace(), "name": "kubeflow-trainer-webhook-cert"}
-        return Secret.from_dict({"metadata": metadata, "data": data})
+    async def report(self) -> None:
+        """Let the pods of TrainJobs report progress, also for other TrainJobs and after the deletion of their own."""
+        admin, trainers = self._sim.client("admin"), self._trainers
+        assert trainers is not None
+        await install_authority(self._sim)
+        runtime = await self._runtime("plain")
+        job, other = [await self._create(runtime, suspend=False) for _ in range(2)]
+        (pod, *_), (stranger, *_) = self._pods(job), self._pods(other)
+        for _ in range(3):
+            assert await trainers.report(pod, job, self._rng) == HTTPStatus.OK
+            assert await trainers.report(stranger, job, self._rng) == HTTPStatus.FORBIDDEN
+            await self._quiet()
+        assert self._now(job)["status"]["jobsStatus"], "a report replaced the rest of the status"
+        await self._sim.client().delete(TrainJob.from_dict(job), propagation="Background")
+        await self._quiet()
+        assert await trainers.report(pod, job, self._rng) == HTTPStatus.FORBIDDEN
+        await admin.delete(authority())
 
     def _has_authority(self, job: Document, text: str) -> Callable[[], bool]:
         return lambda: (self._child(ConfigMap, job) or {}).get("data") == {"ca.crt": text}
@@ -647,11 +659,10 @@ class Wakeups:
     async def renew_authority(self) -> None:
         """Create, change and create again the Secret with the certificate authority, and delete a TrainJob's copy."""
         admin, runtime = self._sim.client("admin"), await self._runtime("plain")
-        await admin.create(Namespace(metadata=ObjectMeta(name=cert.operator_namespace())))
         job = await self._create(runtime)
         await self._quiet(_LONG)
         for text in ("first", "second", "third"):
-            secret = self._authority(text)
+            secret = authority(text)
             if text == "second":
                 await self._patch(Secret, secret.to_dict(), {"data": secret.data}, "admin")
             else:
@@ -728,13 +739,17 @@ def _key(kind: type[Object], name: str) -> tuple[str, str]:
 
 SECOND: Final = (Wakeups.delete_snapshot, Wakeups.edit_snapshot, Wakeups.resume)
 """The scripts for managers of the second generation."""
-GATED: Final = (Wakeups.renew_authority, Wakeups.expire_finished)
+GATED: Final = (Wakeups.report, Wakeups.renew_authority, Wakeups.expire_finished)
 """The scripts for managers with the feature gates TrainJobStatus and TTLAfterFinished."""
 
 
-async def play(sim: Simulation, scripts: Sequence[Callable[[Wakeups], Awaitable[None]]] = SCRIPTS) -> None:
+async def play(
+    sim: Simulation,
+    scripts: Sequence[Callable[[Wakeups], Awaitable[None]]] = SCRIPTS,
+    trainers: Trainers | None = None,
+) -> None:
     """Play scripts, one after the other."""
-    wakeups = Wakeups(sim)
+    wakeups = Wakeups(sim, trainers)
     for script in scripts:
         sim.record("wakeups", script.__name__)
         await script(wakeups)
