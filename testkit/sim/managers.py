@@ -174,8 +174,7 @@ async def check_managers(sim: Simulation) -> None:
     for name, manager in ready(sim):
         remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
-        for each in sim.rules.replicas[name].controllers:
-            reconciler = each._reconciler
+        for reconciler in sim.rules.replicas[name].reconcilers:
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
             if isinstance(reconciler, PodReconciler):

@@ -130,7 +130,7 @@ class Trainers:
             name = metadata["name"]
             assert is_own, f"a report of a stranger was accepted: {name}"
             stored = by_uid(sim, TrainJob, metadata["uid"])
-            assert stored is None or stored["status"].get("trainerStatus") == update, (
+            assert stored is None or stored.get("status", {}).get("trainerStatus") == update, (
                 f"an accepted report was not stored: {name}"
             )
         return code

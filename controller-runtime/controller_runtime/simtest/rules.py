@@ -96,6 +96,8 @@ class ManagerReplica:
     manager: Manager
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
+    reconcilers: list[Reconciler] = field(default_factory=list)
+    """The reconcilers of the controllers, which run inside a function that checks them."""
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
     """For each task, the writes that were answered since the task's last read.
 
@@ -159,7 +161,7 @@ class Rules(Observer):
 
         def added(runnable: object) -> None:
             if isinstance(runnable, Controller):
-                self._follow_controller(runnable)
+                self._follow_controller(runnable, replica)
                 replica.controllers.append(runnable)
 
         manager.on_add(added)
@@ -173,11 +175,12 @@ class Rules(Observer):
             )
         )
 
-    def _follow_controller(self, controller: Controller) -> None:
+    def _follow_controller(self, controller: Controller, replica: ManagerReplica) -> None:
         working = set[Request]()
         succeeded = set[Request]()
 
         def watched(reconciler: Reconciler) -> Reconciler:
+            replica.reconcilers.append(reconciler)
             reconcile = self._metrics.follow(controller, working, reconciler.reconcile)
 
             async def one_at_a_time(request: Request) -> Result:
