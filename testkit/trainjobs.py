@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.client import interceptor
 from controller_runtime.fake import Call, FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
@@ -26,7 +27,7 @@ from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.webhooks import TrainJobDefaulter
-from testkit.builders import make_ended_status
+from testkit.builders import make_ended_status, train_job_document, written_runtime
 
 T = TypeVar("T", bound=Object)
 KEY = Request("ns", "job")
@@ -167,25 +168,36 @@ class ReconcilerWorld:
         self.mutating = True
         """True if the mutating webhook is installed."""
 
-    async def restart(self) -> None:
-        """Replace the reconciler by one without state."""
-        runtimes = await core.new(self.server, FakeClient(), cfg=self.cfg, published=self.published)
+    async def restart(
+        self, through: interceptor.Funcs | None = None, *, store: FakeClient | None = None, **options: Any
+    ) -> None:
+        """Replace the reconciler by one without state. Its calls go ``through`` functions, if any are given."""
+        client = self.server if through is None else interceptor.wrap(self.server, through)
+        runtimes = await core.new(client, FakeClient(), cfg=self.cfg, published=self.published, store=store)
         gates = features.resolve(self.cfg.feature_gates or {})
-        self.reconciler = TrainJobReconciler(
-            self.server,
-            self.recorder,
-            runtimes,
-            now=lambda: self.now,
-            count_attempts=gates.enabled(features.EXECUTION_ATTEMPTS),
-        )
+        options["count_attempts"] = gates.enabled(features.EXECUTION_ATTEMPTS)
+        self.reconciler = TrainJobReconciler(client, self.recorder, runtimes, now=lambda: self.now, **options)
+
+    async def writes(self, key: Request = KEY) -> list[str]:
+        """Reconcile once; return the writes, with dry runs and refusals marked."""
+        before = len(self.server.calls)
+        self.result = await self.reconciler.reconcile(key)
+        return [written(call) for call in self.server.calls[before:] if call.is_write]
 
     async def reconcile(self) -> list[str]:
-        """Reconcile once; return the writes except those of status, with dry runs and refusals marked."""
-        before = len(self.server.calls)
-        self.result = await self.reconciler.reconcile(KEY)
-        return [
-            written(call) for call in self.server.calls[before:] if call.is_write and call.subresource == ""
-        ]
+        """Reconcile once; return the writes except those of status."""
+        return [each for each in await self.writes() if "/" not in each]
+
+    async def conditions(self) -> dict[str, tuple[str, str]]:
+        """Return the status and the reason of each condition of the TrainJob."""
+        job = await self.server.get(TrainJob, KEY)
+        return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
+
+    async def finish(self, condition: str, **status: Any) -> None:
+        """End the JobSet as JobSet's controller does."""
+        job_set = await self.server.get(JobSet, KEY)
+        job_set.status = make_ended_status(condition, **status)
+        await self.server.status.update(job_set)
 
     async def train_job(self, change: Callable[[TrainJob], None]) -> None:
         job, before = await self.server.get(TrainJob, KEY), await self.server.get(TrainJob, KEY)
@@ -227,30 +239,13 @@ class ReconcilerWorld:
 
 def written(call: Call) -> str:
     how = " dry run" if call.options.get("dry_run") else " refused" if call.options.get("refused") else ""
-    return f"{call.verb} {call.kind.kind}{how}"
+    return f"{call.verb} {'/'.join(filter(None, (call.kind.kind, call.subresource)))}{how}"
 
 
-def runtime(*jobs: str, **spec: Any) -> ClusterTrainingRuntime:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    resources = {"requests": {"cpu": "1"}}
-    replicated = [
-        {
-            "name": name,
-            "template": {
-                "metadata": {"labels": labels} if name in ("node", "launcher") and name == jobs[0] else {},
-                "spec": {
-                    "template": {
-                        "spec": {"containers": [{"name": "node", "image": "base", "resources": resources}]}
-                    }
-                },
-            },
-        }
-        for name in jobs
-    ]
-    template = {"spec": {"replicatedJobs": replicated}}
-    return ClusterTrainingRuntime.from_dict(
-        {"metadata": {"name": "rt"}, "spec": {"template": template, **spec}}
-    )
+def runtime(**spec: Any) -> ClusterTrainingRuntime:
+    container = {"name": "node", "image": "base", "resources": {"requests": {"cpu": "1"}}}
+    made = written_runtime("", pod={"containers": [container]}, **spec)
+    return ClusterTrainingRuntime.from_dict({"metadata": {"name": "rt"}, "spec": made.to_dict()["spec"]})
 
 
 PLAIN = {"mlPolicy": {"numNodes": 2}}
@@ -261,22 +256,27 @@ MPI = {"mlPolicy": {"numNodes": 2, "mpi": {}}}
 FLUX = {"mlPolicy": {"numNodes": 2, "flux": {}}}
 
 
-def train_job(**spec: Any) -> TrainJob:
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "rt"}
-    trainer = {"image": "one", "numNodes": 2}
-    return TrainJob.from_dict(
-        {
-            "metadata": {"name": "job", "namespace": "ns", "uid": "uid-job", "generation": 1},
-            "spec": {"runtimeRef": ref, "trainer": trainer, "suspend": False, **spec},
-        }
+def train_job(
+    name: str = "job", *, metadata: dict[str, Any] | None = None, status: Any = None, **spec: Any
+) -> TrainJob:
+    """Return a TrainJob with two nodes and the runtime ``rt``; ``spec`` has fields by their JSON names."""
+    spec = {"trainer": {"image": "one", "numNodes": 2}, "suspend": False, **spec}
+    metadata = {"uid": f"uid-{name}", "generation": 1, **(metadata or {})}
+    document = train_job_document(
+        "ns", "rt", name=name, kind=ClusterTrainingRuntime.gvk.kind, metadata=metadata, **spec
     )
+    return TrainJob.from_dict(document | ({"status": status} if status else {}))
+
+
+def ended_condition(kind: str = "Complete") -> dict[str, Any]:
+    """Return the status of a TrainJob that has ended."""
+    return {"conditions": [{"type": kind, "status": "True", "reason": "R", "message": "m"}]}
 
 
 async def world(
     policy: dict[str, Any] = PLAIN, *objects: Object, webhook: bool = True, **spec: Any
 ) -> ReconcilerWorld:
-    jobs = ("launcher", "node") if "mpi" in policy.get("mlPolicy", {}) else ("node",)
-    made = ReconcilerWorld(runtime(*jobs, **policy), train_job(**spec), *objects)
+    made = ReconcilerWorld(runtime(**policy), train_job(**spec), *objects)
     made.server.webhook = webhook
     await made.restart()
     return made
@@ -298,52 +298,3 @@ def never_runs(w: ReconcilerWorld, image: str) -> None:
     for call in w.server.calls:
         if call.kind == JobSet.gvk and call.verb == "apply" and call.body["spec"].get("suspend") is False:
             assert f"'image': '{image}'" not in str(call.body)
-
-
-MakeJob = Callable[..., TrainJob]
-
-
-class Bench:
-    """A reconciler over an in-memory server."""
-
-    def __init__(
-        self, make_runtime: Callable[..., Any], recorder: Any, *objects: Object, **runtime: Any
-    ) -> None:
-        self.client = FakeClient(*objects)
-        self.recorder = recorder
-        self.runtime = make_runtime(client=self.client, **runtime)
-        self.restart()
-
-    def restart(self) -> None:
-        """Replace the reconciler by one without state, as a new process has it."""
-        runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": self.runtime}
-        self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: START)
-
-    async def reconcile(self, key: Request = KEY) -> list[Call]:
-        """Reconcile once; return the writes."""
-        before = len(self.client.writes)
-        self.result = await self.reconciler.reconcile(key)
-        return self.client.writes[before:]
-
-    async def train_job(self) -> TrainJob:
-        return await self.client.get(TrainJob, KEY)
-
-    async def job_set(self) -> JobSet:
-        return await self.client.get(JobSet, KEY)
-
-    async def conditions(self) -> dict[str, tuple[str, str]]:
-        job = await self.train_job()
-        return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
-
-    async def finish(self, condition: str) -> None:
-        """End the JobSet as the JobSet controller does."""
-        job_set = await self.job_set()
-        job_set.status = make_ended_status(condition)
-        await self.client.status.update(job_set)
-
-
-MakeBench = Callable[..., Bench]
-
-
-def kinds(calls: list[Call]) -> list[tuple[str, str]]:
-    return [(f"{call.verb}/{call.subresource}".rstrip("/"), call.kind.kind) for call in calls]

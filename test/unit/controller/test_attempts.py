@@ -14,9 +14,7 @@ from controller_runtime.machinery.errors import ConflictError
 from pkg import features
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller import TrainJobReconciler
 from pkg.controller.children import UnstoredError
-from pkg.runtime import core
 from pkg.runtime.framework.plugins.jobset import JobSetPlugin
 from testkit.builders import make_train_job
 from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, suspended_world, world
@@ -165,10 +163,7 @@ async def test_a_cache_that_is_behind_does_not_repeat_a_number() -> None:
     await run(w)
     newer = await w.server.get(TrainJob, KEY)
     newer.status.execution_attempts = 5
-    runtimes = await core.new(w.server, FakeClient(), cfg=w.cfg)
-    w.reconciler = TrainJobReconciler(
-        w.server, w.recorder, runtimes, reader=FakeClient(newer), now=lambda: w.now, count_attempts=True
-    )
+    await w.restart(reader=FakeClient(newer))
     await w.server.delete(await w.server.get(JobSet, KEY))
     await w.reconcile()
     assert (await counts(w))[:2] == ("7", "6")

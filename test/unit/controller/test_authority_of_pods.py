@@ -8,12 +8,9 @@ import base64
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.fake import FakeClient
 
 from pkg import config, features
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
 from testkit.trainjobs import PLAIN, ReconcilerWorld, world
 
 AUTHORITY = ("ns", "job-tls-config")
@@ -29,9 +26,8 @@ async def reporting() -> ReconcilerWorld:
     w = await world(PLAIN, secret("OLD"))
     cfg = config.load()
     cfg.cert_management.webhook_secret_name = "certs"
-    cfg = cfg.model_copy(update={"feature_gates": {features.TRAIN_JOB_STATUS: True}})
-    runtimes = await core.new(w.server, FakeClient(), cfg=cfg)
-    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    w.cfg = cfg.model_copy(update={"feature_gates": {features.TRAIN_JOB_STATUS: True}})
+    await w.restart()
     await w.reconcile()
     await w.server.observe(active=1)
     return w

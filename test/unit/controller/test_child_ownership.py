@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.meta.v1 import Condition, OwnerReference
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
@@ -23,14 +23,10 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
 from pkg.runtime.core import snapshot_name
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 from testkit.trainjobs import FLUX, GANG, KEY, MPI, PLAIN, VOLCANO, ReconcilerWorld, train_job, world
-
-SECOND_GENERATION = Configuration(compatibility_version="2.3")
 
 
 def planted(kind: type[Object], name: str, **parts: Any) -> Object:
@@ -126,9 +122,7 @@ async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_
             await client.update(live)
         return await client.apply(obj, **options)
 
-    runtimes = await core.new(w.server, FakeClient())
-    late = interceptor.wrap(w.server, interceptor.Funcs(apply=apply_late))
-    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    await w.restart(interceptor.Funcs(apply=apply_late))
     await w.reconcile()
     assert w.result.requeue_after
     assert not (await w.server.get(kind, (KEY.namespace, name))).metadata.owner_references
@@ -156,10 +150,7 @@ async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache
     await orphaned(w)
     deleted = (await w.server.get(TrainJob, KEY)).deep_copy()
     deleted.metadata.deletion_timestamp = "2025-01-01T00:00:00Z"
-    runtimes = await core.new(w.server, FakeClient())
-    w.reconciler = TrainJobReconciler(
-        w.server, w.recorder, runtimes, reader=FakeClient(deleted), now=lambda: w.now
-    )
+    await w.restart(reader=FakeClient(deleted))
     assert await w.reconcile() == []
     assert w.result.requeue_after
     assert "ownerReferences" not in (await w.job_set())["metadata"]
@@ -180,9 +171,7 @@ async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_agai
             await client.update(live)
         return await client.patch(obj, patch, **options)
 
-    runtimes = await core.new(w.server, FakeClient())
-    late = interceptor.wrap(w.server, interceptor.Funcs(patch=patch_late))
-    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    await w.restart(interceptor.Funcs(patch=patch_late))
     await w.reconcile()
     assert w.result.requeue_after
     assert [each["name"] for each in (await w.job_set())["metadata"]["ownerReferences"]] == ["other"]
@@ -202,9 +191,7 @@ async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_wa
             await client.delete(await client.update(live))
         return await client.patch(obj, patch, **options)
 
-    runtimes = await core.new(w.server, FakeClient())
-    late = interceptor.wrap(w.server, interceptor.Funcs(patch=patch_late))
-    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    await w.restart(interceptor.Funcs(patch=patch_late))
     assert [each for each in await w.reconcile() if each.startswith("apply")] == []
     assert w.result.requeue_after
 
@@ -223,8 +210,8 @@ async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_ve
 
 async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> None:
     w = await world()
-    runtimes = await core.new(w.server, FakeClient(), cfg=SECOND_GENERATION, store=w.server)
-    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    w.cfg = Configuration(compatibility_version="2.3")
+    await w.restart(store=w.server)
     predecessor = train_job()
     predecessor.metadata.uid = "uid-earlier"
     left = planted(ConfigMap, snapshot_name(predecessor), data={"runtime": "{}"})
@@ -242,8 +229,8 @@ async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> N
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_its_snapshot_is_taken() -> None:
     w = await world()
-    runtimes = await core.new(w.server, FakeClient(), cfg=SECOND_GENERATION, store=w.server)
-    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    w.cfg = Configuration(compatibility_version="2.3")
+    await w.restart(store=w.server)
     w.server.add(planted(ConfigMap, snapshot_name(train_job()), data={"runtime": "{}"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.timer.start(queue)
@@ -260,12 +247,7 @@ async def test_a_train_job_is_tried_each_minute_while_the_name_of_its_snapshot_i
 async def test_an_ended_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict(end: str) -> None:
     w = await world(suspend=True)
     await w.reconcile()
-    ended = await w.server.get(JobSet, KEY)
-    condition = Condition(
-        type=end, status="True", reason="r", message="m", last_transition_time="2025-01-01T00:00:00Z"
-    )
-    ended.status.conditions = [condition]
-    await w.server.status.update(ended)
+    await w.finish(end)
     await orphaned(w)
     await w.edit_image()
     with pytest.raises(ChildConflictError):

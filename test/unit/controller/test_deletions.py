@@ -2,151 +2,87 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.meta import format_time, parse_time
-from controller_runtime.reconcile import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller import TrainJobReconciler
 from pkg.controller.reports import LONG
-from testkit.trainjobs import MPI, START, train_job, world
-
-BEGAN = "2025-01-01T00:00:00Z"
-KEY = Request("ns", "job")
-SUPPORTED = "ClusterTrainingRuntime.trainer.kubeflow.org"
-MakeJob = Callable[..., TrainJob]
+from testkit.trainjobs import KEY, MPI, START, ReconcilerWorld, train_job, world
 
 
-def warnings(recorder: Any) -> list[str]:
-    return [
-        message
-        for kind, reason, message in recorder.events
-        if reason == "WaitingForDeletion" and kind == "Warning"
-    ]
+def warnings(w: ReconcilerWorld) -> list[str]:
+    start = "Warning WaitingForDeletion: Waiting for the deletion of "
+    return [each.removeprefix(start) for each in w.recorder.events if each.startswith(start)]
 
 
-async def delete_held(client: FakeClient) -> None:
-    """Delete the JobSet, which a finalizer keeps."""
-    job_set = await client.get(JobSet, KEY)
-    job_set.metadata.finalizers = ["example.com/hold"]
-    await client.update(job_set)
-    await client.delete(job_set, propagation="Background")
+async def delete_held(w: ReconcilerWorld, child: Object) -> None:
+    """Delete a child, which a finalizer keeps."""
+    child.metadata.finalizers = ["example.com/hold"]
+    await w.server.delete(await w.server.update(child), propagation="Background")
+
+
+async def replace_train_job(w: ReconcilerWorld, *, suspend: bool = False) -> None:
+    """Delete the TrainJob and create another one of the same name."""
+    await w.server.delete(await w.server.get(TrainJob, KEY))
+    metadata = {"uid": "uid-of-the-next", "creationTimestamp": format_time(w.now)}
+    w.server.add(train_job(metadata=metadata, suspend=suspend))
 
 
 @pytest.mark.parametrize("suspend", [False, True])
-async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(
-    make_runtime: Callable[..., Any], recorder: Any, new_train_job: MakeJob, suspend: bool
-) -> None:
-    client = FakeClient(new_train_job(suspend=suspend))
-    now = parse_time(BEGAN)
-    runtime = make_runtime(client=client)
-    reconciler = TrainJobReconciler(client, recorder, {SUPPORTED: runtime}, now=lambda: now)
-    await reconciler.reconcile(KEY)
-    await delete_held(client)
-    began = parse_time((await client.get(JobSet, KEY)).metadata.deletion_timestamp or "")
-
+async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(suspend: bool) -> None:
+    w = await world(suspend=suspend)
+    await w.reconcile()
+    await delete_held(w, await w.server.get(JobSet, KEY))
     for after in (LONG / 2, LONG, LONG * 2):
-        now = began + after
-        assert (await reconciler.reconcile(KEY)).requeue_after == timedelta(seconds=10)
-
-    assert warnings(recorder) == [
-        "Waiting for the deletion of JobSet ns/job; its finalizers: example.com/hold"
-    ]
+        w.now = START + after
+        await w.reconcile()
+        assert w.result.requeue_after == timedelta(seconds=10)
+    assert warnings(w) == ["JobSet ns/job; its finalizers: example.com/hold"]
 
 
-async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is_reported(
-    make_runtime: Callable[..., Any], recorder: Any, new_train_job: MakeJob
-) -> None:
-    client = FakeClient(new_train_job(suspend=True))
-    now = parse_time(BEGAN)
-    runtime = make_runtime(client=client)
-    job_set_alone = runtime.new_objects
-
-    async def with_sibling(train_job: TrainJob) -> list[Object]:
-        (job_set,) = await job_set_alone(train_job)
-        owners = job_set.to_dict()["metadata"]["ownerReferences"]
-        metadata = {"namespace": "ns", "name": "job-hosts", "ownerReferences": owners}
-        return [job_set, ConfigMap.from_dict({"metadata": metadata, "data": {"a": "b"}})]
-
-    runtime.new_objects = with_sibling
-    sibling = ConfigMap.from_dict({"metadata": {"namespace": "ns", "name": "job-hosts"}})
-    reconciler = TrainJobReconciler(client, recorder, {SUPPORTED: runtime}, now=lambda: now)
-    await reconciler.reconcile(KEY)
-    held = await client.get(ConfigMap, sibling.key)
-    held.metadata.finalizers = ["example.com/hold"]
-    await client.update(held)
-    await client.delete(held)
-    began = parse_time((await client.get(ConfigMap, sibling.key)).metadata.deletion_timestamp or "")
-    job = await client.get(TrainJob, KEY)
-    job.spec.suspend = False
-    await client.update(job)
-
-    now = began + LONG
-    await reconciler.reconcile(KEY)
-
-    assert warnings(recorder) == [
-        "Waiting for the deletion of ConfigMap ns/job-hosts; its finalizers: example.com/hold"
-    ]
-    assert (await client.get(JobSet, KEY)).spec.suspend
+async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is_reported() -> None:
+    w = await world(MPI, suspend=True)
+    await w.reconcile()
+    sibling = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
+    await delete_held(w, sibling)
+    deleted = (await w.server.get(ConfigMap, sibling.key)).metadata.deletion_timestamp
+    await w.suspend(False)
+    w.now = parse_time(deleted or "") + LONG
+    await w.reconcile()
+    assert warnings(w) == ["ConfigMap ns/job-mpi-hostfile; its finalizers: example.com/hold"]
+    assert (await w.job_set())["spec"]["suspend"]
 
 
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("suspend", [False, True])
 async def test_a_job_set_of_an_earlier_train_job_that_stays_for_long_is_reported_once(
-    make_runtime: Callable[..., Any], recorder: Any, new_train_job: MakeJob, suspend: bool, deleted: bool
+    suspend: bool, deleted: bool
 ) -> None:
-    client = FakeClient(new_train_job(suspend=suspend))
-    now = parse_time(BEGAN)
-    runtime = make_runtime(client=client)
-    reconciler = TrainJobReconciler(client, recorder, {SUPPORTED: runtime}, now=lambda: now)
-    await reconciler.reconcile(KEY)
-    await client.delete(await client.get(TrainJob, KEY))
+    w = await world(suspend=suspend)
+    await w.reconcile()
     if deleted:
-        await delete_held(client)
-    successor = new_train_job(suspend=suspend)
-    successor.metadata.uid = "uid-of-the-next"
-    successor.metadata.creation_timestamp = (
-        await client.get(JobSet, KEY)
-    ).metadata.deletion_timestamp or BEGAN
-    client.add(successor)
-    began = parse_time(successor.metadata.creation_timestamp)
-
+        await delete_held(w, await w.server.get(JobSet, KEY))
+    await replace_train_job(w, suspend=suspend)
     for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):
-        now = began + after
-        assert (await reconciler.reconcile(KEY)).requeue_after == timedelta(seconds=1)
-        assert len(warnings(recorder)) == expected
-
-    ending = (
-        "; its finalizers: example.com/hold"
-        if deleted
-        else " of an earlier TrainJob of this name: the garbage collector has not deleted it"
-    )
-    assert warnings(recorder) == [f"Waiting for the deletion of JobSet ns/job{ending}"]
+        w.now = START + after
+        await w.reconcile()
+        assert w.result.requeue_after == timedelta(seconds=1)
+        assert len(warnings(w)) == expected
+    unowned = " of an earlier TrainJob of this name: the garbage collector has not deleted it"
+    assert warnings(w) == [f"JobSet ns/job{'; its finalizers: example.com/hold' if deleted else unowned}"]
 
 
 async def test_a_secret_of_an_earlier_train_job_that_stays_for_long_is_reported() -> None:
     w = await world(MPI)
     await w.reconcile()
-    first = await w.server.get(TrainJob, KEY)
     await w.server.delete(await w.server.get(JobSet, KEY))
-    await w.server.delete(first)
-    successor = train_job()
-    successor.metadata.uid, successor.metadata.creation_timestamp = "uid-next", format_time(START)
-    w.server.add(successor)
+    await replace_train_job(w)
     for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):
         w.now = START + after
         assert await w.reconcile() == []
-        assert (
-            sum(
-                "Waiting for the deletion of Secret ns/job-mpi-ssh-auth" in each for each in w.recorder.events
-            )
-            == expected
-        )
+        assert sum("Secret ns/job-mpi-ssh-auth" in each for each in warnings(w)) == expected

@@ -182,7 +182,7 @@ async def test_a_refusal_for_another_reason_deletes_nothing(refusal: StatusError
 async def test_a_job_set_that_may_have_run_is_not_deleted_with_its_volumes(
     retention: dict[str, str] | None,
 ) -> None:
-    template = runtime("node").to_dict()["spec"]["template"]
+    template = runtime().to_dict()["spec"]["template"]
     claims = {"templates": [{"metadata": {"name": "model"}}], "retentionPolicy": retention}
     template["spec"]["volumeClaimPolicies"] = [{key: value for key, value in claims.items() if value}]
     w = await suspended_world(PLAIN | {"template": template})

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import Client, interceptor
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import TransportError
 
-from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
 from testkit.trainjobs import FLUX, MPI, ReconcilerWorld, world
 
 
@@ -61,9 +58,8 @@ class Lag:
 
 async def behind(w: ReconcilerWorld) -> Lag:
     lag = Lag()
-    lossy = interceptor.wrap(w.server, interceptor.Funcs(get=lag.get, apply=lag.apply, create=lag.create))
-    runtimes = await core.new(lossy, FakeClient())
-    w.reconciler = TrainJobReconciler(lossy, w.recorder, runtimes, reader=w.server, now=lambda: w.now)
+    lossy = interceptor.Funcs(get=lag.get, apply=lag.apply, create=lag.create)
+    await w.restart(lossy, reader=w.server)
     return lag
 
 

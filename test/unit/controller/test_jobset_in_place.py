@@ -122,7 +122,7 @@ async def test_an_empty_map_of_the_pod_template_is_sent_as_it_lives() -> None:
 
 
 async def test_the_ports_of_an_init_container_stay() -> None:
-    template = runtime("node").to_dict()["spec"]["template"]
+    template = runtime().to_dict()["spec"]["template"]
     ports = [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "protocol": "TCP"}]
     pod = template["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["initContainers"] = [{"name": "proxy", "image": "p", "restartPolicy": "Always", "ports": ports}]

@@ -12,9 +12,7 @@ from typing import Any
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, metadata_only
 
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from testkit.builders import make_ended_status
 from testkit.trainjobs import GANG, KEY, MPI, ReconcilerWorld, world
 
 MESSAGE = (
@@ -28,9 +26,7 @@ async def running(*, ended: bool = False) -> ReconcilerWorld:
     w = await world(GANG)
     await w.reconcile()
     if ended:
-        job_set = await w.server.get(JobSet, KEY)
-        job_set.status = make_ended_status("Completed")
-        await w.server.status.update(job_set)
+        await w.finish("Completed")
     await w.edit_nodes(4)
     await w.reconcile()
     return w

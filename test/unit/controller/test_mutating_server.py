@@ -14,9 +14,7 @@ from controller_runtime.machinery.errors import ConflictError, ForbiddenError, S
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.controller import TrainJobReconciler
 from pkg.controller.applier import OLD_JOB_SET
-from pkg.runtime import core
 from testkit.trainjobs import GANG, KEY, MPI, suspended_world, world
 
 
@@ -166,8 +164,6 @@ async def test_a_pod_group_that_a_webhook_changes_is_healed_though_others_write_
             return stored
         return await client.patch(stored, raw_patch(MERGE, b'{"spec":{"minMember":7}}'))
 
-    runtimes = await core.new(w.server, FakeClient())
-    tuned = interceptor.wrap(w.server, interceptor.Funcs(apply=tune))
-    w.reconciler = TrainJobReconciler(tuned, w.recorder, runtimes, now=lambda: w.now)
+    await w.restart(interceptor.Funcs(apply=tune))
     await w.reconcile()
     assert (await w.server.get(PodGroup, KEY)).spec == made.spec

@@ -15,6 +15,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
 from pkg.controller.trainingruntime_controller import _REFERENCES_CHANGE, RuntimeReconciler
 from pkg.runtime import indexer
+from testkit.builders import make_train_job
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"
 INDEXES: dict[tuple[type[Object], str], Callable[[Any], Iterable[str]]] = {
@@ -38,8 +39,8 @@ def runtime(kind: Kind, *, finalizers: list[str] | None = None, deleted: bool = 
     return kind[1].from_dict({"metadata": metadata})
 
 
-def job_of(kind: Kind, make: Callable[..., TrainJob], *, name: str = "torch") -> TrainJob:
-    return make(runtimeRef={"apiGroup": "trainer.kubeflow.org", "kind": kind[1].gvk.kind, "name": name})
+def job_of(kind: Kind, name: str = "torch", *, namespace: str = "ns") -> TrainJob:
+    return make_train_job(namespace, f"of-{name}", runtime=name, runtime_kind=kind[1].gvk.kind)
 
 
 async def reconcile(kind: Kind, *objects: Object) -> FakeClient:
@@ -54,44 +55,32 @@ async def finalizers(client: FakeClient, kind: Kind) -> list[str]:
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("before", [[], ["a.b/c"]])
-async def test_a_runtime_in_use_gets_the_finalizer(
-    kind: Kind, before: list[str], new_train_job: Callable[..., TrainJob]
-) -> None:
-    client = await reconcile(kind, runtime(kind, finalizers=before), job_of(kind, new_train_job))
+async def test_a_runtime_in_use_gets_the_finalizer(kind: Kind, before: list[str]) -> None:
+    client = await reconcile(kind, runtime(kind, finalizers=before), job_of(kind))
     assert await finalizers(client, kind) == [*before, FINALIZER]
 
 
 @pytest.mark.parametrize("kind", BOTH)
-async def test_a_runtime_that_has_the_finalizer_is_not_written(
-    kind: Kind, new_train_job: Callable[..., TrainJob]
-) -> None:
-    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER]), job_of(kind, new_train_job))
+async def test_a_runtime_that_has_the_finalizer_is_not_written(kind: Kind) -> None:
+    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER]), job_of(kind))
     assert client.writes == []
 
 
 @pytest.mark.parametrize("kind", BOTH)
-async def test_a_runtime_that_other_jobs_name_is_not_in_use(
-    kind: Kind, new_train_job: Callable[..., TrainJob]
-) -> None:
+async def test_a_runtime_that_other_jobs_name_is_not_in_use(kind: Kind) -> None:
     other_kind = next(param.values[0] for param in BOTH if param.values[0] is not kind)
     client = await reconcile(
         kind,
         runtime(kind),
-        job_of(other_kind, new_train_job),
-        new_train_job(
-            name="other", runtimeRef=job_of(kind, new_train_job, name="jax").spec.runtime_ref.to_dict()
-        ),
+        job_of(other_kind),
+        job_of(kind, "jax"),
     )
     assert client.writes == []
 
 
-async def test_a_training_runtime_is_used_from_its_own_namespace_alone(
-    new_train_job: Callable[..., TrainJob],
-) -> None:
+async def test_a_training_runtime_is_used_from_its_own_namespace_alone() -> None:
     kind: Kind = BOTH[0].values[0]
-    job = job_of(kind, new_train_job)
-    job.metadata.namespace = "elsewhere"
-    assert (await reconcile(kind, runtime(kind), job)).writes == []
+    assert (await reconcile(kind, runtime(kind), job_of(kind, namespace="elsewhere"))).writes == []
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -102,20 +91,16 @@ async def test_a_deleted_runtime_goes_when_nothing_uses_it(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-async def test_a_deleted_runtime_stays_while_it_is_in_use(
-    kind: Kind, new_train_job: Callable[..., TrainJob]
-) -> None:
+async def test_a_deleted_runtime_stays_while_it_is_in_use(kind: Kind) -> None:
     deleted = runtime(kind, finalizers=[FINALIZER, "a.b/c"], deleted=True)
-    client = await reconcile(kind, deleted, job_of(kind, new_train_job))
+    client = await reconcile(kind, deleted, job_of(kind))
     assert client.writes == []
 
 
 @pytest.mark.parametrize("kind", BOTH)
-async def test_no_finalizer_is_added_to_a_runtime_that_is_going(
-    kind: Kind, new_train_job: Callable[..., TrainJob]
-) -> None:
+async def test_no_finalizer_is_added_to_a_runtime_that_is_going(kind: Kind) -> None:
     deleted = runtime(kind, finalizers=["a.b/c"], deleted=True)
-    client = await reconcile(kind, deleted, job_of(kind, new_train_job))
+    client = await reconcile(kind, deleted, job_of(kind))
     assert client.writes == []
 
 
@@ -126,10 +111,8 @@ async def test_an_unused_runtime_keeps_what_it_has(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-async def test_another_finalizer_added_meanwhile_is_not_lost(
-    kind: Kind, new_train_job: Callable[..., TrainJob]
-) -> None:
-    client = FakeClient(runtime(kind), job_of(kind, new_train_job), indexes=INDEXES)
+async def test_another_finalizer_added_meanwhile_is_not_lost(kind: Kind) -> None:
+    client = FakeClient(runtime(kind), job_of(kind), indexes=INDEXES)
     listing = client.list
 
     async def slow(*args: Any, **kwargs: Any) -> Any:
@@ -144,13 +127,13 @@ async def test_another_finalizer_added_meanwhile_is_not_lost(
     assert await finalizers(client, kind) == ["a.b/c"]
 
 
-async def test_a_train_job_wakes_the_runtime_it_names(new_train_job: Callable[..., TrainJob]) -> None:
+async def test_a_train_job_wakes_the_runtime_it_names() -> None:
     namespaced, cluster = (param.values[0] for param in BOTH)
     client = FakeClient()
-    job = job_of(namespaced, new_train_job)
+    job = job_of(namespaced)
     assert await namespaced[0](client).runtime_of(job) == [Request("ns", "torch")]
     assert await cluster[0](client).runtime_of(job) == []
-    job = job_of(cluster, new_train_job)
+    job = job_of(cluster)
     assert await namespaced[0](client).runtime_of(job) == []
     assert await cluster[0](client).runtime_of(job) == [Request("", "torch")]
 
@@ -161,12 +144,10 @@ def test_a_change_of_metadata_is_not_decoded() -> None:
     assert not _REFERENCES_CHANGE.update(evt)
 
 
-def test_an_event_passes_if_a_train_job_refers_or_referred_to_a_runtime_of_the_kind(
-    new_train_job: Callable[..., TrainJob],
-) -> None:
+def test_an_event_passes_if_a_train_job_refers_or_referred_to_a_runtime_of_the_kind() -> None:
     kinds = [param.values[0] for param in BOTH]
     for kind, other in (kinds, kinds[::-1]):
-        ours, theirs = job_of(kind, new_train_job), job_of(other, new_train_job)
+        ours, theirs = job_of(kind), job_of(other)
         references = kind[0](FakeClient()).references()
         assert references.create(event.CreateEvent(ours))
         assert not references.create(event.CreateEvent(theirs))
@@ -183,20 +164,20 @@ def test_an_event_passes_if_a_train_job_refers_or_referred_to_a_runtime_of_the_k
     [([FINALIZER], False, False), ([FINALIZER], True, True), (["a.b/c"], False, True), ([], False, True)],
 )
 async def test_a_train_job_wakes_no_runtime_that_is_guarded(
-    kind: Kind, finalizers: list[str], deleted: bool, woken: bool, new_train_job: Callable[..., TrainJob]
+    kind: Kind, finalizers: list[str], deleted: bool, woken: bool
 ) -> None:
     client = FakeClient(runtime(kind, finalizers=finalizers, deleted=deleted))
-    found = await kind[0](client).runtime_of(job_of(kind, new_train_job))
+    found = await kind[0](client).runtime_of(job_of(kind))
     assert found == ([Request(kind[2], "torch")] if woken else [])
 
 
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_the_second_generation_removes_the_finalizer_of_a_runtime_in_use(
-    kind: Kind, deleted: bool, new_train_job: Callable[..., TrainJob]
+    kind: Kind, deleted: bool
 ) -> None:
     held = runtime(kind, finalizers=[FINALIZER, "a.b/c"], deleted=deleted)
-    client = FakeClient(held, job_of(kind, new_train_job), indexes=INDEXES)
+    client = FakeClient(held, job_of(kind), indexes=INDEXES)
     reconciler = kind[0](client, Configuration(compatibility_version="2.3"))
 
     await reconciler.reconcile(Request(kind[2], "torch"))

@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import interceptor
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ForbiddenError, ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
 from pkg.util import trainjob
-from testkit.builders import make_ended_status
 from testkit.trainjobs import GANG, KEY, MPI, PLAIN, ReconcilerWorld, suspended_world, world
 
 
@@ -223,9 +219,7 @@ async def test_a_sibling_is_restored_although_a_policy_has_changed_the_job_set()
 
 async def test_a_job_set_that_has_ended_is_not_built_again() -> None:
     w = await suspended_world()
-    job_set = await w.server.get(JobSet, KEY)
-    job_set.status = make_ended_status("Completed")
-    await w.server.status.update(job_set)
+    await w.finish("Completed")
     await w.edit_image()
     assert await w.reconcile() == []
     job = await w.server.get(TrainJob, KEY)
@@ -264,11 +258,7 @@ async def test_a_job_set_that_has_ended_stays() -> None:
     w = await world()
     await w.reconcile()
     await move(w)
-    job_set = await w.server.get(JobSet, KEY)
-    job_set.status = job_set.status.from_dict(
-        {"conditions": [{"type": "Completed", "status": "True", "reason": "r", "message": "m"}]}
-    )
-    await w.server.status.update(job_set)
+    await w.finish("Completed")
     assert await w.reconcile() == ["patch TrainJob"]
     assert await w.reconcile() == []
 
@@ -328,9 +318,7 @@ async def test_a_new_leader_whose_cache_lags_behind_keeps_the_note() -> None:
     async def get(inner: Any, kind: Any, key: Any) -> Any:
         return old.deep_copy() if kind is JobSet else await inner.get(kind, key)
 
-    runtimes = await core.new(w.server, FakeClient(), cfg=w.cfg)
-    cached = interceptor.wrap(w.server, interceptor.Funcs(get=get))
-    w.reconciler = TrainJobReconciler(cached, w.recorder, runtimes, reader=w.server, now=lambda: w.now)
+    await w.restart(interceptor.Funcs(get=get), reader=w.server)
     assert await w.reconcile() == []
     assert await noted(w) is not None
     await w.restart()

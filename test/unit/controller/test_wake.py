@@ -1,6 +1,5 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,12 +15,12 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.controller.trainjob_controller import enqueue_followers, enqueue_name_waiter
 from pkg.runtime import indexer
 from pkg.util import trainjob
+from testkit.trainjobs import train_job
 
 INDEXES: Any = {
     (TrainJob, indexer.TRAIN_JOB_RUNTIME_REF_KEY): indexer.index_train_job_training_runtime,
     (TrainJob, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY): indexer.index_train_job_cluster_training_runtime,
 }
-MakeJob = Callable[..., TrainJob]
 
 
 def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
@@ -39,17 +38,15 @@ def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
     ],
 )
 async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_may_wait_for_it_first(
-    new_train_job: MakeJob, kind: type[Any], namespace: str, index: str
+    kind: type[Any], namespace: str, index: str
 ) -> None:
     ref = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": "rt"}
-    waiting, built, resumed = (
-        new_train_job(name=name, runtimeRef=ref) for name in ("waiting", "built", "resumed")
-    )
-    suspended = new_train_job(name="suspended", runtimeRef=ref, suspend=True)
+    waiting, built, resumed = (train_job(name, runtimeRef=ref) for name in ("waiting", "built", "resumed"))
+    suspended = train_job("suspended", runtimeRef=ref, suspend=True)
     held = [job_set(job.name, job) for job in (resumed, suspended)]
     for each in held:
         each.spec.suspend = True
-    other = new_train_job(name="other", runtimeRef={**ref, "name": "another"})
+    other = train_job("other", runtimeRef={**ref, "name": "another"})
     jobs = (waiting, built, resumed, suspended, other)
     reader = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
     runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
@@ -63,9 +60,9 @@ async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_
     }
 
 
-async def test_an_unreadable_job_set_does_not_keep_others_from_waking(new_train_job: MakeJob) -> None:
+async def test_an_unreadable_job_set_does_not_keep_others_from_waking() -> None:
     ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "rt"}
-    jobs = [new_train_job(name=name, runtimeRef=ref) for name in ("a", "b", "c")]
+    jobs = [train_job(name, runtimeRef=ref) for name in ("a", "b", "c")]
 
     async def get(inner: Any, kind: Any, key: Any) -> Any:
         if kind is JobSet and key[1] == "a":
@@ -82,9 +79,9 @@ async def test_an_unreadable_job_set_does_not_keep_others_from_waking(new_train_
 
 @pytest.mark.parametrize("owned", [False, True])
 async def test_a_job_set_in_the_way_wakes_the_train_job_of_its_name_when_it_goes(
-    new_train_job: MakeJob, owned: bool
+    owned: bool,
 ) -> None:
-    job = new_train_job()
+    job = train_job()
     queue = PriorityQueue[Request]()
     wakes = enqueue_name_waiter(FakeClient(job))
     await wakes.delete(event.DeleteEvent(job_set("job", job if owned else None)), queue)
