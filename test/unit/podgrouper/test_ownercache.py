@@ -2,28 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import GVK, LazyObject, Unstructured, unstructured
+from controller_runtime.machinery import GVK, LazyObject, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Inputs, Key, Reads
 from pkg.podgrouper.regrouping import Regrouping
+from testkit.grouping import make_object, make_pod
 from testkit.owner_world import DirectClient, Informer, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
-MakeObject = Callable[..., Unstructured]
 
 
-async def test_an_owner_is_read_once_for_any_number_of_pods(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
-) -> None:
+async def test_an_owner_is_read_once_for_any_number_of_pods(cluster: OwnerServer, owners: OwnerCache) -> None:
     job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
     await cluster.put(job)
 
@@ -40,7 +37,7 @@ async def test_an_owner_is_read_once_for_any_number_of_pods(
 
 @pytest.mark.parametrize(("reported", "version"), [("6", "7"), ("7", "7"), ("10", "10")])
 async def test_of_the_state_that_was_read_and_the_one_that_the_watch_begins_with_the_newer_counts(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, reported: str, version: str
+    cluster: OwnerServer, owners: OwnerCache, reported: str, version: str
 ) -> None:
     informer = cluster.informers[JOB] = Informer()
     informer.has_synced = False
@@ -56,7 +53,7 @@ async def test_of_the_state_that_was_read_and_the_one_that_the_watch_begins_with
 
 
 async def test_the_second_owner_of_a_kind_comes_from_the_watch(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     jobs = [make_object("batch/v1", "Job", name, generation=1) for name in ("a", "b")]
     for job in jobs:
@@ -72,7 +69,7 @@ async def test_the_second_owner_of_a_kind_comes_from_the_watch(
     ("api_version", "kind"), [("batch/v1", "Job"), ("scheduling.k8s.io/v1beta1", "PodGroup")]
 )
 async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_known(
-    api_version: str, kind: str, cluster: OwnerServer, make_object: MakeObject
+    api_version: str, kind: str, cluster: OwnerServer
 ) -> None:
     class Edits(Regrouping):
         edited: ClassVar[list[Key]] = []
@@ -106,7 +103,7 @@ async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_k
 
 
 async def test_an_edit_between_the_read_of_an_owner_and_the_begin_of_its_watch_is_noticed(
-    cluster: OwnerServer, make_object: MakeObject
+    cluster: OwnerServer,
 ) -> None:
     class Edits(Regrouping):
         edited: ClassVar[list[Key]] = []
@@ -130,7 +127,7 @@ async def test_an_edit_between_the_read_of_an_owner_and_the_begin_of_its_watch_i
 
 
 async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
     await cluster.put(job)
@@ -150,12 +147,7 @@ async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
     [(Reads.SPEC, 1, False), (Reads.SPEC, 2, True), (Reads.OBJECT, 1, True), (Reads.METADATA, 2, False)],
 )
 async def test_the_rest_is_read_again_when_what_is_looked_at_may_have_changed(
-    cluster: OwnerServer,
-    owners: OwnerCache,
-    make_object: MakeObject,
-    reads: Reads,
-    generation: int,
-    read_again: bool,
+    cluster: OwnerServer, owners: OwnerCache, reads: Reads, generation: int, read_again: bool
 ) -> None:
     await cluster.put(make_object("batch/v1", "Job", "j", generation=1, resourceVersion="7"))
     job = make_object("batch/v1", "Job", "j", generation=generation, resourceVersion="8")
@@ -169,7 +161,7 @@ async def test_the_rest_is_read_again_when_what_is_looked_at_may_have_changed(
 
 
 async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first"))
     await owners.metadata(reference(first), "team-a")
@@ -179,7 +171,7 @@ async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
 
 
 async def test_another_object_of_the_name_is_found_before_the_watch_tells(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(old := make_object("batch/v1", "Job", "j", uid="old"))
     await owners.metadata(reference(old), "team-a")
@@ -189,7 +181,7 @@ async def test_another_object_of_the_name_is_found_before_the_watch_tells(
 
 
 async def test_kinds_of_which_nothing_can_be_read_are_not_watched(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     with pytest.raises(NotFoundError):
         await owners.metadata(reference(make_object("made.up/v1", "Kind", "x")), "team-a")
@@ -198,7 +190,7 @@ async def test_kinds_of_which_nothing_can_be_read_are_not_watched(
 
 
 async def test_an_owner_of_a_kind_that_cannot_be_watched_is_believed_for_a_while(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     informer = cluster.informers[JOB] = Informer()
@@ -212,9 +204,7 @@ async def test_an_owner_of_a_kind_that_cannot_be_watched_is_believed_for_a_while
     assert len(cluster.reads) == 2
 
 
-async def test_a_refusal_is_believed_for_a_while(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
-) -> None:
+async def test_a_refusal_is_believed_for_a_while(cluster: OwnerServer, owners: OwnerCache) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     cluster.denied = True
     for _ in range(10):
@@ -227,9 +217,7 @@ async def test_a_refusal_is_believed_for_a_while(
     assert (await owners.metadata(reference(job), "team-a")).name == "j"
 
 
-async def test_a_pod_as_owner_costs_no_request(
-    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
-) -> None:
+async def test_a_pod_as_owner_costs_no_request(cluster: OwnerServer, owners: OwnerCache) -> None:
     pod = make_pod("driver", labels={"l": "1"})
     await cluster.put(pod)
 
@@ -240,9 +228,7 @@ async def test_a_pod_as_owner_costs_no_request(
     assert cluster.reads == []
 
 
-async def test_groupers_get_an_owner_of_their_own_to_change(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
-) -> None:
+async def test_groupers_get_an_owner_of_their_own_to_change(cluster: OwnerServer, owners: OwnerCache) -> None:
     await cluster.put(make_object("batch/v1", "Job", "j", labels={"l": "1"}))
 
     for _ in range(2):
@@ -256,7 +242,7 @@ async def test_groupers_get_an_owner_of_their_own_to_change(
 
 
 async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
-    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     driver = make_pod("driver", labels={"l": "1"})
     await cluster.put(driver, reported=False)
@@ -269,7 +255,7 @@ async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
 
 
 async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_deletion(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     job = make_object("batch/v1", "Job", "j", resourceVersion="7")
     await cluster.put(job)
@@ -286,7 +272,7 @@ async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_
 
 
 async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     cluster.informers[JOB] = Informer()
     cluster.informers[JOB].has_synced = False
@@ -301,7 +287,7 @@ async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
 
 
 async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_forgotten(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     job = make_object("batch/v1", "Job", "j")
     await cluster.put(job, reported=False)
@@ -314,9 +300,7 @@ async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_f
         await owners.metadata(reference(job), "team-a")
 
 
-async def test_a_pod_as_owner_counts_as_current(
-    cluster: OwnerServer, owners: OwnerCache, make_pod: Callable[..., Pod]
-) -> None:
+async def test_a_pod_as_owner_counts_as_current(cluster: OwnerServer, owners: OwnerCache) -> None:
     driver = make_pod("driver")
     await cluster.put(driver)
 
@@ -329,7 +313,7 @@ async def test_a_pod_as_owner_counts_as_current(
 
 
 async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_lost(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -348,7 +332,7 @@ async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_l
 
 
 async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not_lost(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -367,7 +351,7 @@ async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not
 
 
 async def test_an_owner_that_was_read_before_its_watch_reported_it_is_forgotten_when_it_is_deleted(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
@@ -384,7 +368,7 @@ async def test_an_owner_that_was_read_before_its_watch_reported_it_is_forgotten_
 
 
 async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
     new = make_object("batch/v1", "Job", "j", resourceVersion="6", labels={"l": "new"})
@@ -403,7 +387,7 @@ async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
 
 
 async def test_a_server_that_is_behind_does_not_hide_what_the_watch_has_reported(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(make_object("batch/v1", "Job", "first")), "team-a")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -18,10 +17,10 @@ from controller_runtime.rest import NoKindMatchError, TransportError
 from pkg.podgrouper.budget import LARGE_TEXT, OverBudgetError
 from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
+from testkit.grouping import make_object
 from testkit.owner_world import DirectClient, OwnerServer, reference
 
 JOB = GVK("batch", "v1", "Job")
-MakeObject = Callable[..., Unstructured]
 
 
 # Kinds without a grouper.
@@ -29,7 +28,7 @@ MakeObject = Callable[..., Unstructured]
 
 @pytest.mark.parametrize(("api_version", "kind"), [("v1", "Secret"), ("example.com/v1", "Widget")])
 async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_never_watched(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, api_version: str, kind: str
+    cluster: OwnerServer, owners: OwnerCache, api_version: str, kind: str
 ) -> None:
     await cluster.put(owner := make_object(api_version, kind, "o"))
 
@@ -42,9 +41,7 @@ async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_neve
     assert cluster.informers == {}
 
 
-async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
-    cluster: OwnerServer, make_object: MakeObject
-) -> None:
+async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(cluster: OwnerServer) -> None:
     async def served(kind: GVK) -> None:
         raise NoKindMatchError(kind)
 
@@ -61,7 +58,7 @@ async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
 
 
 async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_namespace(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     widgets = [make_object("example.com/v1", "Widget", str(number)) for number in range(10)]
     for widget in widgets:
@@ -89,7 +86,7 @@ async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_names
 
 
 async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alone(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j", namespace="team-b"))
     outcomes = collections.Counter[str]()
@@ -105,9 +102,7 @@ async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alon
     assert (await owners.metadata(reference(job), "team-b")).name == "j"
 
 
-async def test_what_is_known_costs_no_budget(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
-) -> None:
+async def test_what_is_known_costs_no_budget(cluster: OwnerServer, owners: OwnerCache) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
     owners.budget.spend("team-a", 1000)
@@ -116,7 +111,7 @@ async def test_what_is_known_costs_no_budget(
 
 
 async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     jobs = [make_object("batch/v1", "Job", f"j-{number}", generation=1) for number in range(500)]
     for job in jobs:
@@ -127,7 +122,7 @@ async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
 
 
 async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
-    cluster: OwnerServer, make_object: MakeObject
+    cluster: OwnerServer,
 ) -> None:
     owners = OwnerCache(DirectClient(cluster), cluster.watched, cluster)
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
@@ -143,7 +138,7 @@ async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_a
 
 
 async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
@@ -159,7 +154,7 @@ async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
 
 
 async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     jobs = [make_object("batch/v1", "Job", f"j-{number}") for number in range(100)]
     for job in jobs:
@@ -179,7 +174,7 @@ async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
 
 
 async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_from_others(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     async def read(owner: Unstructured) -> None:
         with contextlib.suppress(OverBudgetError):
@@ -210,7 +205,7 @@ async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_f
 
 @pytest.mark.parametrize("large", ["annotations", "spec"])
 async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, large: str
+    cluster: OwnerServer, owners: OwnerCache, large: str
 ) -> None:
     text: dict[str, Any] = {large: {"a": "x" * LARGE_TEXT}}
     await cluster.put(job := make_object("batch/v1", "Job", "j", generation=1, **text), reported=False)
@@ -225,7 +220,7 @@ async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
 
 @pytest.mark.parametrize("kind", ["Job", "Widget"])
 async def test_ten_thousand_owners_leave_a_bounded_memory(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, kind: str
+    cluster: OwnerServer, owners: OwnerCache, kind: str
 ) -> None:
     api_version = "batch/v1" if kind == "Job" else "example.com/v1"
     for number in range(10_000):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import Request, TerminalError
 
-from pkg.podgrouper import PodReconciler
 from pkg.podgrouper.owners import kind_of, short
 from pkg.podgrouper.plugins import GroupingError, InvalidOwnerError
+from testkit.grouping import make_object, make_pod, make_reconciler
 
-MakeReconciler = Callable[..., PodReconciler]
 INVALID = [
     pytest.param({"apiVersion": "v1%2Fsecrets"}, id="an encoded slash"),
     pytest.param({"apiVersion": "v1?watch=true"}, id="a query"),
@@ -48,14 +46,14 @@ GOOD = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}
 
 @pytest.mark.parametrize("wrong", INVALID)
 async def test_a_reference_that_cannot_be_met_is_one_event_and_no_request(
-    wrong: dict[str, str], make_reconciler: MakeReconciler, recorder: Any
+    wrong: dict[str, str], recorder: Any
 ) -> None:
     metadata = {"name": "p", "namespace": "a", "ownerReferences": [GOOD | wrong]}
     pod = Pod.from_dict({"metadata": metadata, "spec": {"schedulerName": "kai-scheduler"}})
     client = FakeClient(pod)
 
     with pytest.raises(TerminalError) as caught:
-        await make_reconciler(client).reconcile(Request.for_object(pod))
+        await make_reconciler(client, recorder=recorder).reconcile(Request.for_object(pod))
 
     assert [call.kind for call in client.calls] == [Pod.gvk]
     ((name, event_type, reason, message),) = recorder.events
@@ -64,9 +62,7 @@ async def test_a_reference_that_cannot_be_met_is_one_event_and_no_request(
     assert len(str(caught.value)) < 2_000
 
 
-async def test_an_invalid_reference_of_an_owner_is_tried_again(
-    make_reconciler: MakeReconciler, make_object: Any, make_pod: Any
-) -> None:
+async def test_an_invalid_reference_of_an_owner_is_tried_again() -> None:
     job = make_object("batch/v1", "Job", "j", make_object("v1", "Secret", "a/b"))
     pod = make_pod("p", job)
 

@@ -23,11 +23,8 @@ from pkg.podgrouper import PodGrouper, PodReconciler, Rules, Settings, new_plugi
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
-from testkit.owner_world import OwnerServer, refusing
-
-MakeObject = Callable[..., Unstructured]
-MakePod = Callable[..., Pod]
-MakeReconciler = Callable[..., PodReconciler]
+from testkit.grouping import make_object, make_pod, make_reconciler
+from testkit.owner_world import OwnerServer, pod_grouper, refusing
 
 REQUEST = Request("team-a", "db-0")
 GROUP = "pg-db-uid-db"
@@ -39,13 +36,11 @@ def verbs(client: FakeClient) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def stateful_set(make_object: MakeObject) -> Unstructured:
+def stateful_set() -> Unstructured:
     return make_object("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
 
 
-async def test_nothing_is_written_for_a_pod_that_has_all(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
+async def test_nothing_is_written_for_a_pod_that_has_all(stateful_set: Unstructured) -> None:
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     reconciler = make_reconciler(client)
 
@@ -86,7 +81,7 @@ FORMER = "00000000-0000-4000-8000-000000000001"
     ],
 )
 async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_group(
-    pod: Any, group: str, next_group: str, make_pod: MakePod, make_reconciler: MakeReconciler
+    pod: Any, group: str, next_group: str
 ) -> None:
     client = FakeClient(make_pod("db-0", annotations={ANNOTATION: group}, **pod))
 
@@ -96,9 +91,7 @@ async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_grou
     assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == (next_group or group)
 
 
-async def test_a_pod_without_an_owner_stays_in_a_group_that_exists(
-    make_pod: MakePod, make_reconciler: MakeReconciler
-) -> None:
+async def test_a_pod_without_an_owner_stays_in_a_group_that_exists() -> None:
     group = f"pg-another-{FORMER}"
     stored = PodGroup.from_dict({"metadata": {"name": group, "namespace": "team-a"}})
     client = FakeClient(make_pod("db-0", annotations={ANNOTATION: group}), stored)
@@ -118,12 +111,7 @@ async def test_a_pod_without_an_owner_stays_in_a_group_that_exists(
     ],
 )
 async def test_a_pod_leaves_the_group_of_an_earlier_pod_that_is_not_deleted_yet(
-    kind: str,
-    name: str,
-    uid: str,
-    leaves: bool,
-    make_pod: MakePod,
-    make_reconciler: MakeReconciler,
+    kind: str, name: str, uid: str, leaves: bool
 ) -> None:
     group = f"pg-db-0-{FORMER}"
     owner = {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}
@@ -136,9 +124,7 @@ async def test_a_pod_leaves_the_group_of_an_earlier_pod_that_is_not_deleted_yet(
     assert bool(client.writes) is leaves
 
 
-async def test_a_pod_of_a_recreated_native_gang_gets_a_new_group(
-    make_object: MakeObject, make_pod: MakePod, make_reconciler: MakeReconciler
-) -> None:
+async def test_a_pod_of_a_recreated_native_gang_gets_a_new_group() -> None:
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
     gang = make_object("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec)
     named = {"schedulingGroup": {"podGroupName": "g"}}
@@ -155,7 +141,7 @@ OF_GANG = f"pg-g-{GANG_UID}"
 
 
 @pytest.fixture
-def make_gang(make_object: MakeObject) -> Callable[[int], Unstructured]:
+def make_gang() -> Callable[[int], Unstructured]:
     def make(count: int) -> Unstructured:
         spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
         return make_object("scheduling.k8s.io/v1beta1", "PodGroup", "g", spec=spec, uid=GANG_UID)
@@ -164,7 +150,7 @@ def make_gang(make_object: MakeObject) -> Callable[[int], Unstructured]:
 
 
 async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
-    make_gang: Callable[[int], Unstructured], make_pod: MakePod, make_reconciler: MakeReconciler
+    make_gang: Callable[[int], Unstructured],
 ) -> None:
     names = [f"p-{number}" for number in range(3)]
     named, queue = {"schedulingGroup": {"podGroupName": "g"}}, {"kai.scheduler/queue": "q"}
@@ -198,11 +184,7 @@ async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
 
 @pytest.mark.parametrize(("node", "expected"), [("", OF_GANG), ("n", f"pg-db-0-{FORMER}")])
 async def test_a_pod_that_runs_in_another_group_than_that_of_its_gang_stays_there(
-    node: str,
-    expected: str,
-    make_gang: Callable[[int], Unstructured],
-    make_pod: MakePod,
-    make_reconciler: MakeReconciler,
+    node: str, expected: str, make_gang: Callable[[int], Unstructured]
 ) -> None:
     own = f"pg-db-0-{FORMER}"
     named = {"schedulingGroup": {"podGroupName": "g"}, "nodeName": node}
@@ -220,11 +202,7 @@ async def test_a_pod_that_runs_in_another_group_than_that_of_its_gang_stays_ther
 
 @pytest.mark.parametrize("has_owner", [True, False])
 async def test_a_pod_stays_in_the_group_of_its_gang_when_the_gang_may_not_be_read_any_more(
-    has_owner: bool,
-    stateful_set: Unstructured,
-    make_gang: Callable[[int], Unstructured],
-    make_pod: MakePod,
-    make_reconciler: MakeReconciler,
+    has_owner: bool, stateful_set: Unstructured, make_gang: Callable[[int], Unstructured]
 ) -> None:
     named = {"schedulingGroup": {"podGroupName": "g"}}
     pod = make_pod("db-0", *([stateful_set] if has_owner else []), spec=named)
@@ -239,9 +217,7 @@ async def test_a_pod_stays_in_the_group_of_its_gang_when_the_gang_may_not_be_rea
 
 
 @pytest.mark.parametrize("ending", ["pod", "owner", ""])
-async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(
-    ending: str, make_object: MakeObject, make_pod: MakePod, make_reconciler: MakeReconciler
-) -> None:
+async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(ending: str) -> None:
     deleted = {"deletionTimestamp": "2001-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
     owner = make_object("apps/v1", "StatefulSet", "db", **(deleted if ending == "owner" else {}))
     pod = make_pod("db-0", owner, annotations={ANNOTATION: GROUP}, **(deleted if ending == "pod" else {}))
@@ -252,9 +228,7 @@ async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(
     assert verbs(client) == ([] if ending else [("create", "PodGroup")])
 
 
-async def test_pods_of_one_group_write_it_once(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
+async def test_pods_of_one_group_write_it_once(stateful_set: Unstructured) -> None:
     client = FakeClient(stateful_set, *(make_pod(f"db-{number}", stateful_set) for number in range(5)))
     reconciler = make_reconciler(client)
 
@@ -266,7 +240,7 @@ async def test_pods_of_one_group_write_it_once(
 
 
 async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+    stateful_set: Unstructured,
 ) -> None:
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
 
@@ -283,9 +257,7 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
 
 
-async def test_a_pod_does_not_get_the_group_of_an_earlier_pod_of_its_name(
-    make_pod: MakePod, make_reconciler: MakeReconciler, recorder: Any
-) -> None:
+async def test_a_pod_does_not_get_the_group_of_an_earlier_pod_of_its_name(recorder: Any) -> None:
     client = FakeClient(make_pod("db-0"))
 
     async def meanwhile(within: FakeClient, obj: Any, patch: Any, **options: Any) -> Any:
@@ -293,16 +265,18 @@ async def test_a_pod_does_not_get_the_group_of_an_earlier_pod_of_its_name(
         within.add(make_pod("db-0", uid="uid-of-the-next"))
         return await within.patch(obj, patch, **options)
 
-    replaced = make_reconciler(interceptor.wrap(client, interceptor.Funcs(patch=meanwhile)))
+    replaced = make_reconciler(
+        interceptor.wrap(client, interceptor.Funcs(patch=meanwhile)), recorder=recorder
+    )
     assert await replaced.reconcile(REQUEST) == Result()
-    await make_reconciler(client).reconcile(REQUEST)
+    await make_reconciler(client, recorder=recorder).reconcile(REQUEST)
 
     assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": "pg-db-0-uid-of-the-next"}
     assert recorder.events == []
 
 
 async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_was_written(
-    make_pod: MakePod, make_object: MakeObject, cluster: OwnerServer, owners: OwnerCache, recorder: Any
+    cluster: OwnerServer, owners: OwnerCache, recorder: Any
 ) -> None:
     def stateful_set(user: str, version: str) -> Unstructured:
         labels = {"user": user}
@@ -327,9 +301,7 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
 
 
 @pytest.mark.parametrize("denied", [False, True], ids=["below a skipped owner", "below a denied owner"])
-async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_write(
-    make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler, denied: bool
-) -> None:
+async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_write(denied: bool) -> None:
     """The group copies the pod's annotations, and the pod is annotated with the group's name only afterwards."""
 
     workflow = make_object("argoproj.io/v1alpha1", "Workflow", "w")
@@ -346,9 +318,7 @@ async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_
 
 
 @pytest.fixture
-async def grouped(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> tuple[FakeClient, PodReconciler]:
+async def grouped(stateful_set: Unstructured) -> tuple[FakeClient, PodReconciler]:
     """Return a client of a cluster with a grouped pod, and the reconciler that grouped it."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     reconciler = make_reconciler(client)
@@ -381,7 +351,7 @@ async def test_a_mark_that_somebody_takes_away_comes_back(grouped: tuple[FakeCli
     ("labels", "selected"), [({"kai": "on", "x": "y"}, True), ({}, False), (None, False)]
 )
 async def test_only_pods_of_selected_namespaces_are_grouped(
-    make_pod: MakePod, make_reconciler: MakeReconciler, labels: dict[str, str] | None, selected: bool
+    labels: dict[str, str] | None, selected: bool
 ) -> None:
     client = FakeClient(make_pod("db-0"))
     if labels is not None:
@@ -403,12 +373,7 @@ async def test_only_pods_of_selected_namespaces_are_grouped(
     ],
 )
 async def test_a_metric_says_which_owner_was_chosen_and_why(
-    make_pod: MakePod,
-    stateful_set: Unstructured,
-    make_reconciler: MakeReconciler,
-    owned: bool,
-    denied: bool,
-    labels: dict[str, str],
+    stateful_set: Unstructured, owned: bool, denied: bool, labels: dict[str, str]
 ) -> None:
     client = FakeClient(stateful_set, make_pod("db-0", *([stateful_set] if owned else [])))
 
@@ -429,7 +394,7 @@ async def test_a_metric_says_which_owner_was_chosen_and_why(
 
 
 async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_without_an_event(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+    stateful_set: Unstructured, recorder: Any
 ) -> None:
     async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
         if wanted.gvk.kind == "StatefulSet":
@@ -439,7 +404,9 @@ async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_withou
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     before = REGISTRY.get_sample_value("kubeflow_trainer_pods_put_off_total") or 0
 
-    result = await make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get))).reconcile(REQUEST)
+    result = await make_reconciler(
+        interceptor.wrap(client, interceptor.Funcs(get=get)), recorder=recorder
+    ).reconcile(REQUEST)
 
     assert result == Result(requeue_after=timedelta(seconds=7.5))
     assert (recorder.events, client.writes) == ([], [])
@@ -450,7 +417,7 @@ async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_withou
 
 
 async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+    stateful_set: Unstructured,
 ) -> None:
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     await make_reconciler(client).reconcile(REQUEST)
@@ -463,7 +430,7 @@ async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
 
 
 async def test_a_mark_by_another_writer_is_corrected_once_the_owner_may_be_read_again(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+    stateful_set: Unstructured,
 ) -> None:
     """There is a retry after a minute, because a permission that is granted again causes no event of the pod."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
@@ -480,7 +447,7 @@ async def test_a_mark_by_another_writer_is_corrected_once_the_owner_may_be_read_
 
 
 async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner_may_not_be_read(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+    stateful_set: Unstructured,
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set, annotations={"pod-group-name": "made-up"}))
 
@@ -491,11 +458,7 @@ async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner
 
 @pytest.mark.parametrize(("node", "again"), [(None, timedelta(seconds=60)), ("n", None)])
 async def test_a_pod_grouped_without_its_owner_is_looked_at_again_until_it_has_a_node(
-    node: str | None,
-    again: timedelta | None,
-    make_pod: MakePod,
-    make_reconciler: MakeReconciler,
-    make_object: Any,
+    node: str | None, again: timedelta | None
 ) -> None:
     """The event of our own write comes before the retry and replaces it in the queue."""
     top = make_object("example.com/v1", "Denied", "top")
@@ -513,9 +476,7 @@ async def test_a_pod_grouped_without_its_owner_is_looked_at_again_until_it_has_a
         assert (await reconciler.reconcile(REQUEST)).requeue_after == again
 
 
-async def test_a_pod_that_its_gang_does_not_list_yet_is_looked_at_again(
-    make_pod: MakePod, make_reconciler: MakeReconciler, make_object: MakeObject
-) -> None:
+async def test_a_pod_that_its_gang_does_not_list_yet_is_looked_at_again() -> None:
     def gang(*pods: str) -> Unstructured:
         references = [{"namespace": "team-a", "name": pod} for pod in pods]
         groups = [{"name": "workers", "minReplicas": 1, "podReferences": references}]
@@ -534,9 +495,7 @@ async def test_a_pod_that_its_gang_does_not_list_yet_is_looked_at_again(
     assert (await client.get(Pod, REQUEST)).labels["kai.scheduler/subgroup-name"] == "workers"
 
 
-async def test_a_group_made_without_an_owner_follows_what_may_be_read(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
+async def test_a_group_made_without_an_owner_follows_what_may_be_read(stateful_set: Unstructured) -> None:
     client = FakeClient(make_pod("db-0", stateful_set))
     await make_reconciler(refusing(client)).reconcile(REQUEST)
     await client.patch(
@@ -552,12 +511,12 @@ async def test_a_group_made_without_an_owner_follows_what_may_be_read(
 
 
 async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_it(
-    make_pod: MakePod, stateful_set: Unstructured, make_grouper: Any, recorder: Any
+    stateful_set: Unstructured, recorder: Any
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set))
     denied = refusing(client)
     handler = Handler(denied, denied, node_pool_key="pool", queue_key="kai.scheduler/queue")
-    reconciler = PodReconciler(denied, recorder, make_grouper(denied), handler, notices=recorder)
+    reconciler = PodReconciler(denied, recorder, pod_grouper(denied), handler, notices=recorder)
 
     for _ in range(3):
         await reconciler.reconcile(REQUEST)
@@ -569,30 +528,26 @@ async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_i
 # Pods that are too large.
 
 
-async def test_a_pod_that_cannot_be_decoded_has_an_event_and_is_not_tried_again(
-    make_reconciler: MakeReconciler, recorder: Any
-) -> None:
+async def test_a_pod_that_cannot_be_decoded_has_an_event_and_is_not_tried_again(recorder: Any) -> None:
     async def get(_within: FakeClient, wanted: Any, _key: Any) -> Any:
         raise UndecodableObjectError(wanted.gvk, REQUEST, "too many objects", uid="u")
 
     client = interceptor.wrap(FakeClient(), interceptor.Funcs(get=get))
 
     with pytest.raises(TerminalError, match="too many objects"):
-        await make_reconciler(client).reconcile(REQUEST)
+        await make_reconciler(client, recorder=recorder).reconcile(REQUEST)
     ((name, event_type, reason, message),) = recorder.events
     assert (name, event_type, reason) == ("db-0", "Warning", "PodGrouperWarning")
     assert "too many objects" in message
 
 
-async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(
-    make_pod: MakePod, make_grouper: Any, recorder: Any
-) -> None:
+async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(recorder: Any) -> None:
     wide = [make_pod(f"wide-{number}") for number in range(50)]
     other = make_pod("other", namespace="team-b")
     client = FakeClient(*wide, other)
     handler = Handler(client, client, node_pool_key="pool", queue_key="kai.scheduler/queue")
     ticks = itertools.count(0, 0.1)
-    reconciler = PodReconciler(client, recorder, make_grouper(client), handler, cpu=lambda: next(ticks))
+    reconciler = PodReconciler(client, recorder, pod_grouper(client), handler, cpu=lambda: next(ticks))
 
     results = [await reconciler.reconcile(Request("team-a", pod.name)) for pod in wide]
 
@@ -605,7 +560,7 @@ async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(
 
 
 async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_namespace(
-    make_object: Any, make_pod: MakePod, make_grouper: Any, recorder: Any
+    recorder: Any,
 ) -> None:
     class Groups(Handler):
         """Writes no groups: this would take most of the test's time."""
@@ -623,7 +578,7 @@ async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_na
     pods = [make_pod(f"p-{number}", job, labels=worker) for number in range(12)]
     other = make_pod("other", namespace="team-b")
     client = FakeClient(job, *pods, other)
-    reconciler = PodReconciler(client, recorder, make_grouper(client), Groups())
+    reconciler = PodReconciler(client, recorder, pod_grouper(client), Groups())
 
     results = [await reconciler.reconcile(Request("team-a", pod.name)) for pod in pods]
 
@@ -632,7 +587,7 @@ async def test_pods_whose_group_has_very_many_segments_use_the_share_of_their_na
     assert await reconciler.reconcile(Request("team-b", "other")) == Result()
 
 
-async def test_ordinary_pods_are_never_put_off(make_pod: MakePod, make_reconciler: MakeReconciler) -> None:
+async def test_ordinary_pods_are_never_put_off() -> None:
     pods = [make_pod(f"p-{number}") for number in range(300)]
     reconciler = make_reconciler(FakeClient(*pods))
 
@@ -640,9 +595,7 @@ async def test_ordinary_pods_are_never_put_off(make_pod: MakePod, make_reconcile
 
 
 @pytest.mark.parametrize("rules", Rules)
-async def test_by_the_rules_of_v0_17_an_annotation_of_an_owner_leaves_its_pods_alone(
-    rules: Rules, make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler
-) -> None:
+async def test_by_the_rules_of_v0_17_an_annotation_of_an_owner_leaves_its_pods_alone(rules: Rules) -> None:
     owner = make_object("apps/v1", "StatefulSet", "db", annotations={"kai.scheduler/skip-podgrouper": "true"})
     client = FakeClient(owner, make_pod("db-0", owner))
 
@@ -652,7 +605,7 @@ async def test_by_the_rules_of_v0_17_an_annotation_of_an_owner_leaves_its_pods_a
 
 
 async def test_by_the_rules_of_v0_17_a_lost_race_is_no_event(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+    stateful_set: Unstructured, recorder: Any
 ) -> None:
     async def create(*_args: Any, **_options: Any) -> Any:
         raise ConflictError("changed", code=409, reason="Conflict")
@@ -660,7 +613,7 @@ async def test_by_the_rules_of_v0_17_a_lost_race_is_no_event(
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     racing = interceptor.wrap(client, interceptor.Funcs(create=create))
 
-    result = await make_reconciler(racing, rules=Rules.V0_17).reconcile(REQUEST)
+    result = await make_reconciler(racing, rules=Rules.V0_17, recorder=recorder).reconcile(REQUEST)
 
     assert result.requeue_after
     assert recorder.events == []

@@ -2,39 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper import PodGrouper, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
-from testkit.owner_world import OwnerServer, reference
-
-MakeObject = Callable[..., Unstructured]
-MakePod = Callable[..., Pod]
-MakeGrouper = Callable[[Any], PodGrouper]
+from testkit.grouping import make_object, make_pod
+from testkit.owner_world import OwnerServer, pod_grouper, reference
 
 
-async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk(
-    make_object: MakeObject, make_pod: MakePod, make_grouper: MakeGrouper
-) -> None:
+async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk() -> None:
     first = make_object("example.com/v1", "Widget", "first")
     second = make_object("example.com/v1", "Gadget", "second", first)
     first = make_object("example.com/v1", "Widget", "first", second)
     pod = make_pod("p", first)
 
     with pytest.raises(GroupingError, match="found Widget <first in namespace team-a> among its own owners"):
-        await make_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
+        await pod_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
 
 
-async def test_of_several_owners_of_an_owner_the_controller_counts(
-    make_object: MakeObject, make_pod: MakePod, make_grouper: MakeGrouper
-) -> None:
+async def test_of_several_owners_of_an_owner_the_controller_counts() -> None:
     """For example, an Application references all its objects, so that they are deleted with it."""
     app = make_object("app.k8s.io/v1beta1", "Application", "app")
     top = make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t")
@@ -42,18 +30,18 @@ async def test_of_several_owners_of_an_owner_the_controller_counts(
     of_app, of_top = reference(app), reference(top)
     job_set.metadata.owner_references = [of_app, of_top]
     pod = make_pod("p", job_set)
-    grouper = make_grouper(FakeClient(app, top, job_set, pod))
+    grouper = pod_grouper(FakeClient(app, top, job_set, pod))
 
     with pytest.raises(GroupingError, match="found JobSet <js in namespace team-a> with multiple owners"):
         await grouper.get_pod_owners(pod)
 
     of_top.controller = True
-    found = await make_grouper(FakeClient(app, top, job_set, pod)).get_pod_owners(pod)
+    found = await pod_grouper(FakeClient(app, top, job_set, pod)).get_pod_owners(pod)
     assert [each.name for each in found.owners] == ["js", "t"]
 
 
 async def test_an_owner_that_is_replaced_between_its_two_reads_is_not_the_owner(
-    cluster: OwnerServer, owners: OwnerCache, make_object: MakeObject, make_pod: MakePod
+    cluster: OwnerServer, owners: OwnerCache
 ) -> None:
     before = make_object("batch/v1", "Job", "j", resourceVersion="7")
     await cluster.put(before)

@@ -16,6 +16,7 @@ from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.regrouping import LATER, PATIENCE, PERIOD, PORTION, Regrouping
+from testkit.grouping import make_object, make_pod
 from testkit.owner_world import DirectClient, OwnerServer, Recorder
 
 JOB = GVK("batch", "v1", "Job")
@@ -261,7 +262,7 @@ async def _read_another() -> None:
 
 
 async def test_an_edit_of_an_owner_that_could_not_be_grouped_reaches_its_pods(
-    cluster: OwnerServer, make_object: Any, make_pod: Any, recorder: Recorder
+    cluster: OwnerServer, recorder: Recorder
 ) -> None:
     regrouping, client = Regrouping(), cluster.watched
     owners = OwnerCache(DirectClient(cluster), client, cluster, regrouping=regrouping)

@@ -18,6 +18,7 @@ from controller_runtime.reconcile import Request
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import PodReconciler, Settings
 from pkg.podgrouper.podgroup import Handler
+from testkit.grouping import group_of, make_object, make_pod
 from testkit.owner_world import Recorder, pod_grouper
 
 DEFAULTS = Settings(default_priorities=NamespacedName("kai", "defaults"))
@@ -34,7 +35,7 @@ TYPES = '[{"typeName": "StatefulSet", "priorityName": "gold", "preemptibility": 
     ],
 )
 async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_default_and_others_keep_theirs(
-    kind: type[Object], error: Exception, make_object: Any, make_pod: Any
+    kind: type[Object], error: Exception
 ) -> None:
     owners = [make_object("apps/v1", "StatefulSet", name) for name in ("old", "new")]
     pods = [make_pod(f"{owner.name}-0", owner) for owner in owners]
@@ -76,25 +77,23 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
 
 @pytest.mark.parametrize(("length", "whole"), [(213, True), (214, False), (253, False)])
 async def test_the_name_of_a_group_is_shortened_with_a_hash_if_it_would_be_too_long(
-    length: int, whole: bool, make_object: Any, make_pod: Any, group: Any
+    length: int, whole: bool
 ) -> None:
     uid = "00000000-0000-4000-8000-00000000000"
     names = []
     for number in (1, 2):
         owner = make_object("apps/v1", "StatefulSet", "s" * length, uid=f"{uid}{number}")
-        names.append((await group(make_pod("p", owner), owner)).name)
+        names.append((await group_of(make_pod("p", owner), owner)).name)
 
     assert len(set(names)) == 2
     assert [len(name) for name in names] == [253, 253]
     assert [name.endswith(f"{uid}{number}") for number, name in enumerate(names, 1)] == [whole] * 2
 
 
-async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_where_it_is_cut(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_where_it_is_cut() -> None:
     owner = make_object("apps/v1", "StatefulSet", f"{'s' * 240}.{'t' * 12}")
 
-    name = (await group(make_pod("p", owner), owner)).name
+    name = (await group_of(make_pod("p", owner), owner)).name
 
     assert len(name) == 253
     assert valid.is_dns1123_subdomain(name) == []
@@ -102,8 +101,8 @@ async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_wher
 
 @pytest.mark.parametrize(("app", "name"), [("spark-1.a", "spark-1.a"), ("My_App", "my-app-0e86b84b")])
 async def test_a_label_that_is_no_valid_name_does_not_make_the_name_of_a_group_invalid(
-    app: str, name: str, make_pod: Any, group: Any
+    app: str, name: str
 ) -> None:
     pod = make_pod("driver", labels={"spark-app-name": "a", "spark-app-selector": app})
 
-    assert (await group(pod)).name == name
+    assert (await group_of(pod)).name == name

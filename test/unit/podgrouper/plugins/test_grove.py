@@ -9,6 +9,7 @@ import pytest
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import pod_group_for
+from testkit.grouping import group_of, make_object, make_pod
 
 PACK = {"topologyConstraint": {"packConstraint": {"required": "rack", "preferred": "host"}}}
 AT_0 = r"failed to parse spec.podgroups\[0\] from PodGang team-a/gang. Err: "
@@ -60,31 +61,27 @@ def _configs(config: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_what_is_refused(
-    spec: dict[str, Any], labels: dict[str, str], message: str, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_what_is_refused(spec: dict[str, Any], labels: dict[str, str], message: str) -> None:
     clique_set = make_object("grove.io/v1alpha1", "PodCliqueSet", "set", labels=labels)
     gang = make_object("scheduler.grove.io/v1alpha1", "PodGang", "gang", spec=spec)
 
     with pytest.raises(GroupingError, match=message):
-        await group(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
+        await group_of(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
 
 
-async def test_groves_annotation_names_the_topology_before_kais(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_groves_annotation_names_the_topology_before_kais() -> None:
     annotations = {"grove.io/topology-name": "t", "kai.scheduler/topology": "other"}
     clique_set = make_object("grove.io/v1alpha1", "PodCliqueSet", "set")
     gang = make_object("scheduler.grove.io/v1alpha1", "PodGang", "gang", spec=PACK, annotations=annotations)
 
-    metadata = await group(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
+    metadata = await group_of(
+        make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang
+    )
 
     assert (metadata.topology, metadata.required_topology_level) == ("t", "rack")
 
 
-async def test_a_parent_requires_only_the_subgroups_that_it_contains(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_parent_requires_only_the_subgroups_that_it_contains() -> None:
     """It may name pod groups that the gang does not have, or one pod group twice."""
     parts: list[dict[str, Any]] = [
         {"name": name, "minReplicas": 1, "podReferences": []} for name in ("a", "b")
@@ -99,7 +96,9 @@ async def test_a_parent_requires_only_the_subgroups_that_it_contains(
     annotations = {"grove.io/topology-name": "t"}
     gang = make_object("scheduler.grove.io/v1alpha1", "PodGang", "gang", spec=spec, annotations=annotations)
 
-    metadata = await group(make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang)
+    metadata = await group_of(
+        make_pod("p", clique_set, labels={"grove.io/podgang": "gang"}), clique_set, gang
+    )
 
     groups = pod_group_for(metadata, Rules.V0_17).spec.sub_groups or []
     assert [(each.name, each.parent, each.min_sub_group, each.min_member) for each in groups] == [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper import Rules
+from testkit.grouping import group_of, make_object, make_pod
 
 
 @pytest.mark.parametrize(
@@ -18,13 +19,13 @@ from pkg.podgrouper import Rules
     ],
 )
 async def test_a_dependency_between_replicated_jobs_makes_each_a_group(
-    depends_on: list[Any], job: str, name: str, needed: int, make_object: Any, make_pod: Any, group: Any
+    depends_on: list[Any], job: str, name: str, needed: int
 ) -> None:
     node = {"name": "node", "replicas": 2, "dependsOn": depends_on}
     spec = {"replicatedJobs": [{"name": "init"}, node], "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
     job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
 
-    metadata = await group(
+    metadata = await group_of(
         make_pod("p", job_set, labels={"jobset.sigs.k8s.io/replicatedjob-name": job}), job_set
     )
 
@@ -44,7 +45,7 @@ async def test_a_dependency_between_replicated_jobs_makes_each_a_group(
     ],
 )
 async def test_a_replica_has_the_pods_that_the_job_controller_creates(
-    numbers: dict[str, int], pods: int, make_object: Any, make_pod: Any, group: Any
+    numbers: dict[str, int], pods: int
 ) -> None:
     jobs = [{"name": "a"}, {"name": "b", "replicas": 2, "template": {"spec": numbers}}]
     spec = {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
@@ -52,22 +53,20 @@ async def test_a_replica_has_the_pods_that_the_job_controller_creates(
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "b", "jobset.sigs.k8s.io/job-index": "0"}
     pod = make_pod("p", job_set, labels=labels)
 
-    assert (await group(pod, job_set)).min_available == 1 + 2 * pods
-    leaves = (await group(pod, job_set, rules=Rules.V0_17)).sub_groups
+    assert (await group_of(pod, job_set)).min_available == 1 + 2 * pods
+    leaves = (await group_of(pod, job_set, rules=Rules.V0_17)).sub_groups
     assert [each.min_available for each in leaves if each.parent == "b"] == [pods, pods]
 
 
 @pytest.mark.parametrize("replicas", [0, -1])
-async def test_an_idle_replicated_job_is_left_out(
-    replicas: int, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_an_idle_replicated_job_is_left_out(replicas: int) -> None:
     jobs = [{"name": "a", "replicas": 2}, {"name": "idle", "replicas": replicas}]
     spec = {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
     job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "a", "jobset.sigs.k8s.io/job-index": "0"}
     pod = make_pod("p", job_set, labels=labels)
 
-    assert (await group(pod, job_set)).min_available == 2
-    tree = await group(pod, job_set, rules=Rules.V0_17)
+    assert (await group_of(pod, job_set)).min_available == 2
+    tree = await group_of(pod, job_set, rules=Rules.V0_17)
     assert tree.min_sub_group == 1
     assert [each.name for each in tree.sub_groups] == ["a", "a-replica-0", "a-replica-1"]

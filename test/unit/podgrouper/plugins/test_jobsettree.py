@@ -11,6 +11,7 @@ from controller_runtime.machinery import names
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group
 
 GroupJobSet = Callable[..., Awaitable[Metadata]]
 ANY_ORDER = {"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
@@ -18,14 +19,14 @@ AFTER_INIT: dict[str, Any] = {"dependsOn": [{"name": "init", "status": "Complete
 
 
 @pytest.fixture
-def group_job_set(make_object: Any, make_pod: Any, group: Any) -> GroupJobSet:
+def group_job_set() -> GroupJobSet:
     async def group_job_set(
         *jobs: Any, job: str, groups: Any = (), annotations: Any = None, **spec: Any
     ) -> Metadata:
         spec = {"replicatedJobs": list(jobs), **ANY_ORDER, **spec}
         job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", annotations=annotations, spec=spec)
         labels = {"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"}
-        metadata: Metadata = await group(
+        metadata: Metadata = await group_of(
             make_pod("p", job_set, labels=labels), job_set, *groups, rules=Rules.V0_17
         )
         return metadata
@@ -159,9 +160,7 @@ async def test_of_replicated_jobs_that_wait_for_readiness_one_is_required(group_
     assert [each.name for each in metadata.sub_groups if not each.parent] == ["node", "launcher"]
 
 
-async def test_a_flat_group_of_a_replicated_job_with_a_dependency_stays(
-    group_job_set: GroupJobSet, make_pod_group: Any
-) -> None:
+async def test_a_flat_group_of_a_replicated_job_with_a_dependency_stays(group_job_set: GroupJobSet) -> None:
     flat = make_pod_group("pg-js-uid-js-init", minMember=1)
 
     metadata = await group_job_set(_job("init"), _job("node", **AFTER_INIT), job="init", groups=[flat])

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from controller_runtime.machinery import Object
 
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group
 
 LABELS = {"serving.knative.dev/revision": "r"}
 GroupKnative = Callable[..., Awaitable[Metadata]]
 
 
 @pytest.fixture
-def group_knative(make_object: Any, make_pod: Any, group: Any) -> GroupKnative:
+def group_knative() -> GroupKnative:
     async def group_knative(*others: Object) -> Metadata:
         service = make_object("serving.knative.dev/v1", "Service", "s")
         revision = make_object("serving.knative.dev/v1", "Revision", "r")
-        metadata: Metadata = await group(make_pod("p", service, labels=LABELS), service, revision, *others)
+        metadata: Metadata = await group_of(make_pod("p", service, labels=LABELS), service, revision, *others)
         return metadata
 
     return group_knative
 
 
-async def test_a_single_group_without_an_owner_is_refused(
-    make_pod: Any, make_pod_group: Any, group_knative: GroupKnative
-) -> None:
+async def test_a_single_group_without_an_owner_is_refused(group_knative: GroupKnative) -> None:
     other = make_pod("other", labels=LABELS, annotations={"pod-group-name": "g"})
 
     with pytest.raises(
@@ -38,7 +36,7 @@ async def test_a_single_group_without_an_owner_is_refused(
         await group_knative(other, make_pod_group("g"))
 
 
-async def test_a_single_group_that_is_gone_does_not_count(make_pod: Any, group_knative: GroupKnative) -> None:
+async def test_a_single_group_that_is_gone_does_not_count(group_knative: GroupKnative) -> None:
     other = make_pod("other", labels=LABELS, annotations={"pod-group-name": "g"})
 
     assert (await group_knative(other)).name == "pg-r-uid-r"
@@ -53,7 +51,7 @@ async def test_a_single_group_that_is_gone_does_not_count(make_pod: Any, group_k
     ],
 )
 async def test_pods_that_have_ended_do_not_count(
-    phases: list[str], name: str, make_pod: Any, group_knative: GroupKnative
+    phases: list[str], name: str, group_knative: GroupKnative
 ) -> None:
     others = []
     for index, phase in enumerate(phases):
@@ -76,9 +74,9 @@ async def test_pods_that_have_ended_do_not_count(
     ],
 )
 async def test_a_revision_requires_its_minimum_scale_or_one_pod(
-    annotation: dict[str, str], pods: int, make_object: Any, make_pod: Any, group: Any
+    annotation: dict[str, str], pods: int
 ) -> None:
     service = make_object("serving.knative.dev/v1", "Service", "s")
     revision = make_object("serving.knative.dev/v1", "Revision", "r", annotations=annotation)
 
-    assert (await group(make_pod("p", service, labels=LABELS), service, revision)).min_available == pods
+    assert (await group_of(make_pod("p", service, labels=LABELS), service, revision)).min_available == pods

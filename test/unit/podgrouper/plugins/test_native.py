@@ -15,31 +15,32 @@ from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
+from testkit.grouping import group_of, make_object, make_pod
 from testkit.owner_world import pod_grouper
 
 IN_GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
 IN_WORKLOAD = {"workloadRef": {"name": "w", "podGroup": "nodes"}}
 
 
-def native(make_object: Any, version: str = "v1beta1", policy: Any = None) -> Any:
+def native(version: str = "v1beta1", policy: Any = None) -> Any:
     policy = {"gang": {"minCount": 4}} if policy is None else policy
     return make_object(f"scheduling.k8s.io/{version}", "PodGroup", "gang", spec={"schedulingPolicy": policy})
 
 
 @pytest.fixture
-def train_job(make_object: Any) -> Any:
+def train_job() -> Any:
     labels = {"kai.scheduler/queue": "q", "kai.scheduler/preemptibility": "non-preemptible"}
     return make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "llm", labels=labels)
 
 
 @pytest.mark.parametrize("rules", Rules)
 async def test_a_pod_group_is_one_group_with_queue_and_labels_of_the_top_owner(
-    rules: Rules, make_object: Any, make_pod: Any, group: Any, train_job: Any
+    rules: Rules, train_job: Any
 ) -> None:
     job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "llm-js", train_job, spec={})
     pod = make_pod("p", job_set, spec=IN_GROUP)
 
-    metadata = await group(pod, train_job, job_set, native(make_object), rules=rules)
+    metadata = await group_of(pod, train_job, job_set, native(), rules=rules)
 
     assert (metadata.name, metadata.min_available) == ("pg-gang-uid-gang", 4)
     assert (metadata.queue, metadata.preemptibility) == ("q", "non-preemptible")
@@ -49,9 +50,7 @@ async def test_a_pod_group_is_one_group_with_queue_and_labels_of_the_top_owner(
 
 
 @pytest.mark.parametrize("replica", ["", "r-1"])
-async def test_each_pod_group_of_a_workload_and_each_replica_of_it_is_a_group(
-    replica: str, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_each_pod_group_of_a_workload_and_each_replica_of_it_is_a_group(replica: str) -> None:
     groups = [
         {"name": "launcher", "policy": {"basic": {}}},
         {"name": "nodes", "policy": {"gang": {"minCount": 3}}},
@@ -59,14 +58,14 @@ async def test_each_pod_group_of_a_workload_and_each_replica_of_it_is_a_group(
     workload = make_object("scheduling.k8s.io/v1alpha1", "Workload", "w", spec={"podGroups": groups})
     reference = {**IN_WORKLOAD["workloadRef"], **({"podGroupReplicaKey": replica} if replica else {})}
 
-    metadata = await group(make_pod("p", spec={"workloadRef": reference}), workload)
+    metadata = await group_of(make_pod("p", spec={"workloadRef": reference}), workload)
 
     suffix = f"-{replica}" if replica else ""
     assert (metadata.name, metadata.min_available) == (f"pg-w-nodes{suffix}-uid-w", 3)
 
 
-async def test_the_basic_policy_requires_one_pod(make_object: Any, make_pod: Any, group: Any) -> None:
-    metadata = await group(make_pod("p", spec=IN_GROUP), native(make_object, policy={"basic": {}}))
+async def test_the_basic_policy_requires_one_pod() -> None:
+    metadata = await group_of(make_pod("p", spec=IN_GROUP), native(policy={"basic": {}}))
 
     assert metadata.min_available == 1
 
@@ -79,17 +78,17 @@ async def test_the_basic_policy_requires_one_pod(make_object: Any, make_pod: Any
         (IN_WORKLOAD, r"names Workload\.scheduling\.k8s\.io team-a/w, which does not exist"),
     ],
 )
-async def test_a_gang_that_is_not_there_is_named(spec: Any, message: str, make_pod: Any, group: Any) -> None:
+async def test_a_gang_that_is_not_there_is_named(spec: Any, message: str) -> None:
     with pytest.raises(GroupingError, match=message):
-        await group(make_pod("p", spec=spec))
+        await group_of(make_pod("p", spec=spec))
 
 
 @pytest.mark.parametrize("count", [0, -1, None, "4"])
-async def test_a_malformed_minimum_is_named(count: Any, make_object: Any, make_pod: Any, group: Any) -> None:
-    gang = native(make_object, policy={"gang": {"minCount": count}})
+async def test_a_malformed_minimum_is_named(count: Any) -> None:
+    gang = native(policy={"gang": {"minCount": count}})
 
     with pytest.raises(GroupingError, match=r"^PodGroup\.scheduling\.k8s\.io team-a/gang: .*gang\.minCount"):
-        await group(make_pod("p", spec=IN_GROUP), gang)
+        await group_of(make_pod("p", spec=IN_GROUP), gang)
 
 
 async def _grouped(pod: Any, cluster: Any, get: Any) -> Any:
@@ -99,7 +98,7 @@ async def _grouped(pod: Any, cluster: Any, get: Any) -> Any:
     return await found.metadata(pod)
 
 
-async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: Any) -> None:
+async def test_an_older_version_of_the_api_is_found() -> None:
     async def get(inner: Any, kind: Any, key: Any) -> Any:
         if kind.gvk == GVK("scheduling.k8s.io", "v1beta1", "PodGroup"):
             raise NoKindMatchError(kind.gvk)
@@ -107,12 +106,10 @@ async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: 
 
     pod = make_pod("p", spec=IN_GROUP)
 
-    assert (await _grouped(pod, FakeClient(pod, native(make_object, "v1alpha2")), get)).min_available == 4
+    assert (await _grouped(pod, FakeClient(pod, native("v1alpha2")), get)).min_available == 4
 
 
-async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
-    make_object: Any, make_pod: Any
-) -> None:
+async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over() -> None:
     """Discovery still returns a cached version whose path the API server no longer serves after an upgrade."""
     served = "v1alpha2"
 
@@ -123,7 +120,7 @@ async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
         return await inner.get(kind, key)
 
     pod = make_pod("p", spec=IN_GROUP)
-    cluster = FakeClient(pod, native(make_object, "v1alpha2"), native(make_object, "v1beta1"))
+    cluster = FakeClient(pod, native("v1alpha2"), native("v1beta1"))
     reader = interceptor.wrap(cluster, interceptor.Funcs(get=get))
     grouper = pod_grouper(cluster, reader)
     for served in ("v1alpha2", "v1beta1"):
@@ -131,7 +128,7 @@ async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
         assert metadata.owner.api_version == f"scheduling.k8s.io/{served}"
 
 
-async def test_without_the_api_the_event_says_so(make_pod: Any) -> None:
+async def test_without_the_api_the_event_says_so() -> None:
     async def get(_inner: Any, kind: Any, _key: Any) -> Any:
         raise NoKindMatchError(kind.gvk)
 
@@ -141,7 +138,7 @@ async def test_without_the_api_the_event_says_so(make_pod: Any) -> None:
         await _grouped(pod, FakeClient(pod), get)
 
 
-async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner(make_pod: Any) -> None:
+async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner() -> None:
     async def get(_inner: Any, _kind: Any, _key: Any) -> Any:
         raise ForbiddenError("no", code=403, reason="Forbidden")
 
@@ -155,17 +152,17 @@ async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner(make
     [({}, "", "gold"), ({}, "silver", "gold"), ({"priorityClassName": "silver"}, "", "silver")],
 )
 async def test_the_priority_class_of_the_gang_precedes_that_of_its_pods_but_no_label(
-    labels: dict[str, str], pod_class: str, expected: str, make_object: Any, make_pod: Any, group: Any
+    labels: dict[str, str], pod_class: str, expected: str
 ) -> None:
-    gang = native(make_object)
+    gang = native()
     gang.unknown_fields["spec"]["priorityClassName"] = "gold"
     classes = [make_object("scheduling.k8s.io/v1", "PriorityClass", name) for name in ("gold", "silver")]
     for each in classes:
         each.metadata.namespace = None
     pod = make_pod("p", labels=labels, spec={**IN_GROUP, "priorityClassName": pod_class})
 
-    assert (await group(pod, gang, *classes)).priority_class_name == expected
-    assert (await group(pod, gang)).priority_class_name == "train"
+    assert (await group_of(pod, gang, *classes)).priority_class_name == expected
+    assert (await group_of(pod, gang)).priority_class_name == "train"
 
 
 @pytest.mark.parametrize(
@@ -183,18 +180,13 @@ async def test_the_priority_class_of_the_gang_precedes_that_of_its_pods_but_no_l
     ],
 )
 async def test_the_topology_constraint_of_the_gang_is_taken_or_reported(
-    annotations: dict[str, str],
-    levels: list[str],
-    required: str | None,
-    make_object: Any,
-    make_pod: Any,
-    group: Any,
+    annotations: dict[str, str], levels: list[str], required: str | None
 ) -> None:
-    gang = native(make_object)
+    gang = native()
     gang.unknown_fields["spec"]["schedulingConstraints"] = {"topology": [{"key": each} for each in levels]}
     pod = make_pod("p", annotations=annotations, spec=IN_GROUP)
 
-    metadata = await group(pod, gang)
+    metadata = await group_of(pod, gang)
 
     assert metadata.required_topology_level == (required or "")
     assert ("schedulingConstraints.topology has no effect" in metadata.ignored) is (required is None)
@@ -216,12 +208,12 @@ async def test_the_topology_constraint_of_the_gang_is_taken_or_reported(
     ],
 )
 async def test_fields_of_the_gang_that_have_no_effect_are_named(
-    fields: dict[str, Any], ignored: list[str], make_object: Any, make_pod: Any, group: Any
+    fields: dict[str, Any], ignored: list[str]
 ) -> None:
-    gang = native(make_object)
+    gang = native()
     gang.unknown_fields["spec"] |= fields
 
-    metadata = await group(make_pod("p", spec=IN_GROUP), gang)
+    metadata = await group_of(make_pod("p", spec=IN_GROUP), gang)
 
     assert (metadata.min_available, metadata.priority_class_name) == (4, "train")
     assert [f"spec.{each} has no effect" in metadata.ignored for each in ignored] == [True] * len(ignored)
@@ -237,25 +229,23 @@ async def test_fields_of_the_gang_that_have_no_effect_are_named(
         {"parentCompositePodGroupName": ["all"]},
     ],
 )
-async def test_a_malformed_field_of_the_gang_is_named(
-    fields: dict[str, Any], make_object: Any, make_pod: Any, group: Any
-) -> None:
-    gang = native(make_object)
+async def test_a_malformed_field_of_the_gang_is_named(fields: dict[str, Any]) -> None:
+    gang = native()
     gang.unknown_fields["spec"] |= fields
 
     with pytest.raises(
         GroupingError, match=rf"^PodGroup\.scheduling\.k8s\.io team-a/gang: .*{next(iter(fields))}"
     ):
-        await group(make_pod("p", spec=IN_GROUP), gang)
+        await group_of(make_pod("p", spec=IN_GROUP), gang)
 
 
-async def test_a_class_that_may_not_be_read_is_not_called_missing(make_object: Any, make_pod: Any) -> None:
+async def test_a_class_that_may_not_be_read_is_not_called_missing() -> None:
     async def get(inner: Any, kind: Any, key: Any) -> Any:
         if kind.gvk.kind == "PriorityClass":
             raise ForbiddenError("no", code=403, reason="Forbidden")
         return await inner.get(kind, key)
 
-    gang = native(make_object)
+    gang = native()
     gang.unknown_fields["spec"]["priorityClassName"] = "gold"
     pod = make_pod("p", spec=IN_GROUP)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper import Rules
+from testkit.grouping import group_of, make_object, make_pod
 
 RULES = pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
 
@@ -23,13 +24,11 @@ RULES = pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
         ({"runPolicy": {"schedulingPolicy": {"minAvailable": 3}}, "elasticPolicy": {"minReplicas": 2}}, 3),
     ],
 )
-async def test_a_paddle_job_requires_its_replicas(
-    more: Any, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_paddle_job_requires_its_replicas(more: Any, needed: int, rules: Rules) -> None:
     spec = {"paddleReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 4}}, **more}
     job = make_object("kubeflow.org/v1", "PaddleJob", "j", spec=spec)
 
-    metadata = await group(make_pod("p", job), job, rules=rules)
+    metadata = await group_of(make_pod("p", job), job, rules=rules)
 
     assert (metadata.name, metadata.min_available) == ("pg-j-uid-j", needed)
 
@@ -52,19 +51,12 @@ async def test_a_paddle_job_requires_its_replicas(
     ],
 )
 async def test_a_role_without_replicas_has_the_number_of_pods_that_its_operator_creates(
-    kind: str,
-    field: str,
-    replicas: dict[str, int | None],
-    needed: int,
-    rules: Rules,
-    make_object: Any,
-    make_pod: Any,
-    group: Any,
+    kind: str, field: str, replicas: dict[str, int | None], needed: int, rules: Rules
 ) -> None:
     specs = {role: {} if number is None else {"replicas": number} for role, number in replicas.items()}
     job = make_object("kubeflow.org/v1", kind, "j", spec={field: specs})
 
-    metadata = await group(make_pod("p", job), job, rules=rules)
+    metadata = await group_of(make_pod("p", job), job, rules=rules)
 
     assert metadata.min_available == needed
     assert sum(each.min_available for each in metadata.sub_groups) in (0, needed)
@@ -80,13 +72,13 @@ async def test_a_role_without_replicas_has_the_number_of_pods_that_its_operator_
     ],
 )
 async def test_a_scheduling_policy_cannot_require_more_pods_than_the_job_has(
-    kind: str, field: str, rules: Rules, make_object: Any, make_pod: Any, group: Any
+    kind: str, field: str, rules: Rules
 ) -> None:
     specs = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
     spec = {field: specs, "runPolicy": {"schedulingPolicy": {"minAvailable": 9}}}
     job = make_object("kubeflow.org/v1", kind, "j", spec=spec)
 
-    metadata = await group(make_pod("p", job), job, rules=rules)
+    metadata = await group_of(make_pod("p", job), job, rules=rules)
 
     assert metadata.min_available == 3
     assert [each.min_available for each in metadata.sub_groups] in ([], [1, 2])
@@ -103,16 +95,16 @@ async def test_a_scheduling_policy_cannot_require_more_pods_than_the_job_has(
     ],
 )
 async def test_a_job_cannot_require_more_pods_than_its_controller_creates_at_once(
-    spec: Any, needed: int, make_object: Any, make_pod: Any, group: Any
+    spec: Any, needed: int
 ) -> None:
     annotations = {"kai.scheduler/batch-min-member": "5"}
     job = make_object("batch/v1", "Job", "j", annotations=annotations, spec=spec)
 
-    assert (await group(make_pod("p", job), job, rules=Rules.V0_17)).min_available == needed
+    assert (await group_of(make_pod("p", job), job, rules=Rules.V0_17)).min_available == needed
 
 
 @pytest.fixture
-def nim(make_object: Any) -> list[Any]:
+def nim() -> list[Any]:
     """Return a NIMService, the LeaderWorkerSet below it, and a StatefulSet of the latter."""
     service = make_object(
         "apps.nvidia.com/v1alpha1", "NIMService", "nim", labels={"kai.scheduler/queue": "q"}
@@ -127,7 +119,7 @@ def nim(make_object: Any) -> list[Any]:
     ("node", "name", "needed"), [("", "pg-nim-lws-uid-nim-lws-group-1", 4), ("n", "pg-nim-uid-nim", 1)]
 )
 async def test_a_replica_of_a_nim_service_on_several_nodes_is_a_group_but_running_pods_keep_theirs(
-    node: str, name: str, needed: int, rules: Rules, nim: Any, make_pod: Any, group: Any
+    node: str, name: str, needed: int, rules: Rules, nim: Any
 ) -> None:
     labels = {
         "leaderworkerset.sigs.k8s.io/group-index": "1",
@@ -136,23 +128,21 @@ async def test_a_replica_of_a_nim_service_on_several_nodes_is_a_group_but_runnin
     annotations = {"pod-group-name": "pg-nim-uid-nim"}
     pod = make_pod("p", nim[2], labels=labels, annotations=annotations, spec={"nodeName": node})
 
-    metadata = await group(pod, *nim, rules=rules)
+    metadata = await group_of(pod, *nim, rules=rules)
 
     assert (metadata.name, metadata.min_available, metadata.queue) == (name, needed, "q")
 
 
-async def test_a_nim_service_on_one_node_keeps_its_group(
-    nim: Any, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_nim_service_on_one_node_keeps_its_group(nim: Any) -> None:
     deployment = make_object("apps/v1", "Deployment", "nim", nim[0])
 
-    assert (await group(make_pod("p", deployment), nim[0], deployment)).name == "pg-nim-uid-nim"
+    assert (await group_of(make_pod("p", deployment), nim[0], deployment)).name == "pg-nim-uid-nim"
 
 
 @RULES
 @pytest.mark.parametrize(("launchers", "needed"), [(1, 2), (0, 2), (-5, 3)])
 async def test_an_mpi_job_whose_launcher_waits_requires_its_workers(
-    launchers: int, needed: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
+    launchers: int, needed: int, rules: Rules
 ) -> None:
     spec = {
         "launcherCreationPolicy": "WaitForWorkersReady",
@@ -161,4 +151,4 @@ async def test_an_mpi_job_whose_launcher_waits_requires_its_workers(
     }
     job = make_object("kubeflow.org/v2beta1", "MPIJob", "j", spec=spec)
 
-    assert (await group(make_pod("p", job), job, rules=rules)).min_available == needed
+    assert (await group_of(make_pod("p", job), job, rules=rules)).min_available == needed

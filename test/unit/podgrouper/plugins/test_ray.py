@@ -10,6 +10,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group
 from testkit.owner_world import reference
 
 
@@ -37,13 +38,13 @@ from testkit.owner_world import reference
     ],
 )
 async def test_a_cluster_requires_the_head_and_the_workers_that_kube_ray_creates(
-    worker_group: dict[str, Any], pods: int, rules: Rules, make_object: Any, make_pod: Any, group: Any
+    worker_group: dict[str, Any], pods: int, rules: Rules
 ) -> None:
     spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", **worker_group}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
 
-    head = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
-    worker = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster, rules=rules)
+    head = await group_of(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
+    worker = await group_of(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster, rules=rules)
 
     assert head.min_available == 1 + pods
     assert [each.name for each in head.sub_groups[1:]] == (["w"] if pods else [])
@@ -65,17 +66,14 @@ async def test_a_cluster_requires_the_head_and_the_workers_that_kube_ray_creates
     ],
 )
 async def test_a_cluster_with_an_autoscaler_requires_only_the_minimum(
-    worker_group: dict[str, Any],
-    pods: int | None,
-    rules: Rules,
-    make_object: Any,
-    make_pod: Any,
-    group: Any,
+    worker_group: dict[str, Any], pods: int | None, rules: Rules
 ) -> None:
     spec = {"enableInTreeAutoscaling": True, "workerGroupSpecs": [{"groupName": "w", **worker_group}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
 
-    metadata = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
+    metadata = await group_of(
+        make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules
+    )
 
     workers = [] if pods is None else [("w", pods)]
     assert [(each.name, each.min_available) for each in metadata.sub_groups[1:]] == workers
@@ -83,13 +81,11 @@ async def test_a_cluster_with_an_autoscaler_requires_only_the_minimum(
 
 
 @pytest.mark.parametrize("value", [False, None, "true", 1])
-async def test_a_cluster_requires_the_replicas_unless_it_has_an_autoscaler(
-    value: Any, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_cluster_requires_the_replicas_unless_it_has_an_autoscaler(value: Any) -> None:
     spec = {"enableInTreeAutoscaling": value, "workerGroupSpecs": [{"groupName": "w", "replicas": 3}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
 
-    assert (await group(make_pod("p", cluster), cluster)).min_available == 4
+    assert (await group_of(make_pod("p", cluster), cluster)).min_available == 4
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
@@ -104,7 +100,7 @@ async def test_a_cluster_requires_the_replicas_unless_it_has_an_autoscaler(
     ],
 )
 async def test_a_worker_that_is_in_no_subgroup_has_a_group_of_its_own_until_its_worker_group_has_replicas(
-    worker_group: dict[str, Any], rules: Rules, make_object: Any, make_pod: Any, group: Any
+    worker_group: dict[str, Any], rules: Rules
 ) -> None:
     spec = {"workerGroupSpecs": [{"groupName": "w", **worker_group}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
@@ -117,33 +113,31 @@ async def test_a_worker_that_is_in_no_subgroup_has_a_group_of_its_own_until_its_
         spec={"nodeName": "n"},
     )
 
-    alone = await group(waiting, cluster, rules=rules)
+    alone = await group_of(waiting, cluster, rules=rules)
     assert (alone.name, alone.min_available, alone.sub_groups) == ("pg-rc-uid-rc-w", 1, [])
     other = make_pod("o", cluster, labels={"ray.io/group": "GPU_workers"})
-    assert valid.is_dns1123_subdomain((await group(other, cluster, rules=rules)).name) == []
-    assert (await group(running, cluster, rules=rules)).name == "pg-rc-uid-rc"
+    assert valid.is_dns1123_subdomain((await group_of(other, cluster, rules=rules)).name) == []
+    assert (await group_of(running, cluster, rules=rules)).name == "pg-rc-uid-rc"
 
     waiting.metadata.annotations = {"pod-group-name": alone.name}
     spec["workerGroupSpecs"] = [{"groupName": "w", "replicas": 2}]
     cluster.set_unknown_fields({"spec": spec})
-    together = await group(waiting, cluster, rules=rules)
+    together = await group_of(waiting, cluster, rules=rules)
     assert (together.name, together.min_available) == ("pg-rc-uid-rc", 3)
     assert together.sub_groups[1].pods_references == ["p"]
 
 
-async def test_a_suspended_cluster_keeps_its_group_for_the_pods_that_it_has_when_it_resumes(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_suspended_cluster_keeps_its_group_for_the_pods_that_it_has_when_it_resumes() -> None:
     spec = {"suspend": True, "workerGroupSpecs": [{"groupName": "w", "replicas": 2}]}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
 
-    metadata = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster)
+    metadata = await group_of(make_pod("p", cluster, labels={"ray.io/group": "w"}), cluster)
 
     assert [(each.name, each.min_available) for each in metadata.sub_groups] == [("headgroup", 1), ("w", 2)]
 
 
 @pytest.fixture
-def ray_job(make_object: Any) -> list[Any]:
+def ray_job() -> list[Any]:
     """Return a RayJob, its RayCluster and its submitter's Job. The cluster has a Job that cleans up Redis."""
     job = make_object("ray.io/v1", "RayJob", "rj", labels={"kai.scheduler/queue": "q"})
     job.set_unknown_fields({"status": {"rayClusterName": "rc"}})
@@ -163,48 +157,41 @@ def ray_job(make_object: Any) -> list[Any]:
     ],
 )
 async def test_a_pod_of_a_job_beside_the_cluster_has_a_group_of_its_own(
-    owner: int,
-    labels: dict[str, str],
-    name: str,
-    pods: int,
-    rules: Rules,
-    ray_job: list[Any],
-    make_pod: Any,
-    group: Any,
+    owner: int, labels: dict[str, str], name: str, pods: int, rules: Rules, ray_job: list[Any]
 ) -> None:
-    metadata = await group(make_pod("p", ray_job[owner], labels=labels), *ray_job, rules=rules)
+    metadata = await group_of(make_pod("p", ray_job[owner], labels=labels), *ray_job, rules=rules)
 
     assert (metadata.name, metadata.min_available, metadata.queue) == (name, pods, "q")
     assert [each.name for each in metadata.sub_groups] == (["headgroup", "w"] if pods == 2 else [])
 
 
 async def test_a_suspended_job_keeps_its_group_and_has_none_once_its_cluster_is_deleted(
-    ray_job: list[Any], make_pod: Any, group: Any
+    ray_job: list[Any],
 ) -> None:
     job, cluster, *_ = ray_job
     worker, status = make_pod("p", cluster, labels={"ray.io/group": "w"}), {"rayClusterName": "rc"}
-    running = await group(worker, *ray_job)
+    running = await group_of(worker, *ray_job)
 
     job.set_unknown_fields({"spec": {"suspend": True}, "status": status})
-    assert await group(worker, *ray_job) == running
+    assert await group_of(worker, *ray_job) == running
 
     job.set_unknown_fields({"spec": {"suspend": True}, "status": {"jobDeploymentStatus": "Suspended"}})
     with pytest.raises(GroupingError, match="failed to extract rayClusterName for"):
-        await group(worker, *ray_job)
+        await group_of(worker, *ray_job)
 
 
 @pytest.mark.parametrize(("node", "name"), [("n", "pg-rj-uid-rj"), ("", "pg-rj-uid-rj-rj")])
 async def test_a_submitter_that_runs_in_the_clusters_group_stays_there(
-    node: str, name: str, ray_job: list[Any], make_pod: Any, group: Any
+    node: str, name: str, ray_job: list[Any]
 ) -> None:
     annotated = {"pod-group-name": "pg-rj-uid-rj"}
     pod = make_pod("p", ray_job[2], annotations=annotated, spec={"nodeName": node})
 
-    assert (await group(pod, *ray_job)).name == name
+    assert (await group_of(pod, *ray_job)).name == name
 
 
 @pytest.fixture
-def ray_service(make_object: Any) -> Any:
+def ray_service() -> Any:
     """Return a function that makes a RayService, its clusters ``a`` and ``b``, and a pod of one of them."""
 
     def make(active: str, pending: str, **groups: list[str]) -> dict[str, Any]:
@@ -259,9 +246,6 @@ async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_w
     expected: tuple[str, list[str]],
     rules: Rules,
     ray_service: Any,
-    make_pod: Any,
-    make_pod_group: Any,
-    group: Any,
 ) -> None:
     made = ray_service(active, pending, a=workers[0], b=workers[1])
     own = workers["ab".index(cluster)][-1]
@@ -274,7 +258,7 @@ async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_w
     )
     groups = [make_pod_group(exists, subGroups=[{"name": "headgroup", "minMember": 1}])] if exists else []
 
-    metadata = await group(pod, *made.values(), *groups, rules=rules)
+    metadata = await group_of(pod, *made.values(), *groups, rules=rules)
 
     assert (metadata.name, [each.name for each in metadata.sub_groups[1:]]) == expected
     assert metadata.min_available == 1 + 2 * len(expected[1])
@@ -283,31 +267,29 @@ async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_w
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
 async def test_a_service_whose_active_cluster_was_deleted_starts_with_its_next_cluster(
-    rules: Rules, ray_service: Any, make_pod: Any, group: Any
+    rules: Rules, ray_service: Any
 ) -> None:
     """KubeRay reports the deleted cluster as the active one until the pods of the next one run."""
     made = ray_service("a", "b", b=["w"])
     worker = make_pod("p", made["b"], labels={"ray.io/group": "w"})
 
-    metadata = await group(worker, *made.values(), rules=rules)
+    metadata = await group_of(worker, *made.values(), rules=rules)
 
     assert (metadata.name, metadata.min_available) == (OWN, 3)
     assert metadata.find_sub_group_for_pod("team-a", "p").name == "w"
     with pytest.raises(NotFoundError, match='"b" not found'):
-        await group(make_pod("p", made["service"]), made["service"], rules=rules)
+        await group_of(make_pod("p", made["service"]), made["service"], rules=rules)
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
-async def test_each_run_of_a_cron_job_has_the_groups_of_its_ray_job(
-    rules: Rules, ray_job: list[Any], make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_each_run_of_a_cron_job_has_the_groups_of_its_ray_job(rules: Rules, ray_job: list[Any]) -> None:
     cron = make_object("ray.io/v1", "RayCronJob", "cron", labels={"kai.scheduler/queue": "nightly"})
     job, cluster, submitter, _ = ray_job
     job.metadata.labels = None
     job.metadata.owner_references = [reference(cron)]
 
-    worker = await group(make_pod("p", cluster, labels={"ray.io/group": "w"}), cron, *ray_job, rules=rules)
-    submitted = await group(make_pod("s", submitter), cron, *ray_job, rules=rules)
+    worker = await group_of(make_pod("p", cluster, labels={"ray.io/group": "w"}), cron, *ray_job, rules=rules)
+    submitted = await group_of(make_pod("s", submitter), cron, *ray_job, rules=rules)
 
     assert (worker.name, worker.queue, worker.min_available) == ("pg-rj-uid-rj", "nightly", 2)
     assert [each.name for each in worker.sub_groups] == ["headgroup", "w"]
@@ -315,15 +297,13 @@ async def test_each_run_of_a_cron_job_has_the_groups_of_its_ray_job(
 
 
 @pytest.mark.parametrize("name", ["smallGroup", "gpu_workers", "gpu.a100", "w" * 63, "W" * 63])
-async def test_a_subgroup_of_any_worker_group_has_a_name_that_the_newer_schema_permits(
-    name: str, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_subgroup_of_any_worker_group_has_a_name_that_the_newer_schema_permits(name: str) -> None:
     """KubeRay permits every value of a label, and its chart makes names such as smallGroup."""
     worker = {"groupName": name, "replicas": 1}
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec={"workerGroupSpecs": [worker]})
     pod = make_pod("p", cluster, labels={"ray.io/group": name})
 
-    older, newer = [await group(pod, cluster, rules=rules) for rules in (Rules.V0_13, Rules.V0_15)]
+    older, newer = [await group_of(pod, cluster, rules=rules) for rules in (Rules.V0_13, Rules.V0_15)]
 
     assert older.sub_groups[1].name == name
     assert not valid.is_dns1123_label(newer.sub_groups[1].name)
@@ -353,9 +333,6 @@ async def test_worker_groups_whose_pods_have_the_same_label_are_one_subgroup_of_
     parts: dict[str, int],
     own: str | None,
     rules: Rules,
-    make_object: Any,
-    make_pod: Any,
-    group: Any,
 ) -> None:
     """KubeRay counts the pods of a worker group by their label, and deletes those that exceed its number."""
     specs = [{"groupName": name, "replicas": replicas} for name, replicas in worker_groups]
@@ -363,8 +340,10 @@ async def test_worker_groups_whose_pods_have_the_same_label_are_one_subgroup_of_
     cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
     label = worker_groups[-1][0]
 
-    metadata = await group(make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules)
-    of_worker = await group(make_pod("p", cluster, labels={"ray.io/group": label}), cluster, rules=rules)
+    metadata = await group_of(
+        make_pod("h", cluster, labels={"ray.io/group": "headgroup"}), cluster, rules=rules
+    )
+    of_worker = await group_of(make_pod("p", cluster, labels={"ray.io/group": label}), cluster, rules=rules)
 
     numbers = {"headgroup": 1, **parts}
     assert [(each.name, each.min_available) for each in metadata.sub_groups] == [*numbers.items()]

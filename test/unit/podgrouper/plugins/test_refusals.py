@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper.plugins import GroupingError
+from testkit.grouping import group_of, make_object, make_pod
 
 API = {
     "AmlJob": "amlarc.azureml.com/v1alpha1",
@@ -155,19 +156,11 @@ def _lws_worker(index: int) -> dict[str, Any]:
         ("RayCluster", {"workerGroupSpecs": [{"suspend": "yes"}]}, {}, r"\.suspend accessor error"),
     ],
 )
-async def test_what_is_refused(
-    kind: str,
-    spec: dict[str, Any],
-    pod: dict[str, Any],
-    message: str,
-    make_object: Any,
-    make_pod: Any,
-    group: Any,
-) -> None:
+async def test_what_is_refused(kind: str, spec: dict[str, Any], pod: dict[str, Any], message: str) -> None:
     owner = make_object(API.get(kind, "kubeflow.org/v1"), kind, "o", spec=spec)
 
     with pytest.raises(GroupingError, match=message):
-        await group(make_pod("p", owner, **pod), owner)
+        await group_of(make_pod("p", owner, **pod), owner)
 
 
 @pytest.mark.parametrize(
@@ -179,16 +172,14 @@ async def test_what_is_refused(
     ],
 )
 async def test_a_number_that_is_too_large_stays_large_and_a_zero_is_kept(
-    kind: str, spec: dict[str, Any], needed: int, make_object: Any, make_pod: Any, group: Any
+    kind: str, spec: dict[str, Any], needed: int
 ) -> None:
     owner = make_object(API[kind], kind, "o", spec=spec)
 
-    assert (await group(make_pod("p", owner, labels=REPLICATED_JOB), owner)).min_available == needed
+    assert (await group_of(make_pod("p", owner, labels=REPLICATED_JOB), owner)).min_available == needed
 
 
-async def test_a_refusal_does_not_wait_for_the_garbage_collection(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_refusal_does_not_wait_for_the_garbage_collection() -> None:
     spec = {"replicatedJobs": [{"name": "a", "replicas": "x"}]}
     owner = make_object(API["JobSet"], "JobSet", "o", spec=spec)
     kept: weakref.WeakSet[BaseException] = weakref.WeakSet()
@@ -196,7 +187,7 @@ async def test_a_refusal_does_not_wait_for_the_garbage_collection(
 
     async def refuse() -> None:
         try:
-            await group(make_pod("p", owner, labels=REPLICATED_JOB), owner)
+            await group_of(make_pod("p", owner, labels=REPLICATED_JOB), owner)
         except GroupingError as error:
             nonlocal counted
             kept.update(filter(None, (error, error.__cause__)))

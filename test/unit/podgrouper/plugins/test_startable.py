@@ -13,6 +13,7 @@ import pytest
 from pkg.apis.kai.v2alpha2 import SubGroup
 from pkg.podgrouper import Rules
 from pkg.podgrouper.podgroup import Metadata, pod_group_for
+from testkit.grouping import group_of, make_object, make_pod
 
 RULES = pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17, Rules.V0_18])
 
@@ -63,9 +64,7 @@ def lws_cases() -> Iterator[tuple[int, int | None, str | None, str]]:
 
 
 @RULES
-async def test_every_replica_of_a_leader_worker_set_can_start(
-    rules: Rules, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_every_replica_of_a_leader_worker_set_can_start(rules: Rules) -> None:
     for size, segment, policy, startup in lws_cases():
         template: dict[str, Any] = {"size": size, "workerTemplate": {}}
         if segment is not None:
@@ -78,13 +77,11 @@ async def test_every_replica_of_a_leader_worker_set_can_start(
         for index in range(size):
             pod = make_pod("p", lws, labels={"leaderworkerset.sigs.k8s.io/worker-index": str(index)})
             alone = startup == "LeaderReady" and not index
-            check(await group(pod, lws, rules=rules), rules, "p", 1 if alone else size)
+            check(await group_of(pod, lws, rules=rules), rules, "p", 1 if alone else size)
 
 
 @RULES
-async def test_every_job_set_without_order_can_start(
-    rules: Rules, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_every_job_set_without_order_can_start(rules: Rules) -> None:
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "b", "jobset.sigs.k8s.io/job-index": "0"}
     numbers = (None, -1, 0, 1, 3)
     for replicas, parallelism, completions in product((None, 0, 2), numbers, numbers):
@@ -98,14 +95,12 @@ async def test_every_job_set_without_order_can_start(
         job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
         at_once = [1 if parallelism is None else parallelism, *([] if completions is None else [completions])]
         exist = 2 + (1 if replicas is None else replicas) * max(0, min(at_once))
-        check(await group(make_pod("p", job_set, labels=labels), job_set, rules=rules), rules, "p", exist)
+        check(await group_of(make_pod("p", job_set, labels=labels), job_set, rules=rules), rules, "p", exist)
 
 
 @RULES
 @pytest.mark.parametrize("segment", [None, "2", "3"])
-async def test_every_pytorch_job_can_start(
-    segment: str | None, rules: Rules, make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_every_pytorch_job_can_start(segment: str | None, rules: Rules) -> None:
     labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
     annotations = {} if segment is None else {"kai.scheduler/segment-size": segment}
     minimums = (None, -5, 0, 1, 9)
@@ -118,12 +113,12 @@ async def test_every_pytorch_job_can_start(
         spec |= {} if elastic is None else {"elasticPolicy": {"minReplicas": elastic}}
         spec |= {} if policy is None else {"runPolicy": {"schedulingPolicy": {"minAvailable": policy}}}
         job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec=spec)
-        metadata = await group(make_pod("p", job, labels=labels), job, rules=rules)
+        metadata = await group_of(make_pod("p", job, labels=labels), job, rules=rules)
         check(metadata, rules, "p", workers + (masters or 0))
 
 
 @RULES
-async def test_every_ray_cluster_can_start(rules: Rules, make_object: Any, make_pod: Any, group: Any) -> None:
+async def test_every_ray_cluster_can_start(rules: Rules) -> None:
     numbers = (None, -1, 0, 1, 4)
     for replicas, least, most, hosts, elastic in product(
         numbers, numbers, numbers, (None, 0, 2), (False, True)
@@ -135,4 +130,4 @@ async def test_every_ray_cluster_can_start(rules: Rules, make_object: Any, make_
         head = make_pod("p", cluster, labels={"ray.io/group": "headgroup"})
         created = max(replicas or 0, least or 0)
         created = max(0, created if most is None else min(created, most)) * (1 if hosts is None else hosts)
-        check(await group(head, cluster, rules=rules), rules, "p", 1 + created)
+        check(await group_of(head, cluster, rules=rules), rules, "p", 1 + created)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.podgroup import SubGroupMetadata
+from testkit.grouping import group_of, make_object, make_pod
 
 SubGroups = Callable[..., Awaitable[list[SubGroupMetadata]]]
 
 
 @pytest.fixture
-def sub_groups_of(make_object: Any, make_pod: Any, group: Any) -> SubGroups:
+def sub_groups_of() -> SubGroups:
     """Return a function that returns the subgroups of a job whose pod asks for segments of ``size`` workers."""
 
     async def sub_groups_of(workers: int, size: str, rules: Rules = Rules.V0_13) -> list[SubGroupMetadata]:
@@ -25,7 +25,7 @@ def sub_groups_of(make_object: Any, make_pod: Any, group: Any) -> SubGroups:
             "training.kubeflow.org/replica-index": "0",
         }
         pod = make_pod("p", job, labels=labels, annotations={"kai.scheduler/segment-size": size})
-        found: list[SubGroupMetadata] = (await group(pod, job, rules=rules)).sub_groups
+        found: list[SubGroupMetadata] = (await group_of(pod, job, rules=rules)).sub_groups
         return found
 
     return sub_groups_of
@@ -45,28 +45,24 @@ async def test_the_workers_require_the_number_of_segments_even_a_negative_one(
     assert (workers.name, workers.min_sub_group) == ("worker", needed)
 
 
-async def test_fewer_pods_than_masters_require_no_workers(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_fewer_pods_than_masters_require_no_workers() -> None:
     spec = {
         "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 4}},
         "runPolicy": {"schedulingPolicy": {"minAvailable": 0}},
     }
     job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec=spec)
 
-    metadata = await group(make_pod("p", job), job)
+    metadata = await group_of(make_pod("p", job), job)
 
     assert metadata.min_available == 0
     assert [each.min_available for each in metadata.sub_groups] == [1, 0]
 
 
-async def test_a_negative_number_of_masters_does_not_require_more_workers(
-    make_object: Any, make_pod: Any, group: Any
-) -> None:
+async def test_a_negative_number_of_masters_does_not_require_more_workers() -> None:
     spec = {
         "pytorchReplicaSpecs": {"Master": {"replicas": -5}, "Worker": {"replicas": 2}},
         "runPolicy": {"schedulingPolicy": {"minAvailable": 2}},
     }
     job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec=spec)
 
-    assert [each.min_available for each in (await group(make_pod("p", job), job)).sub_groups] == [2]
+    assert [each.min_available for each in (await group_of(make_pod("p", job), job)).sub_groups] == [2]
