@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small helpers of many tests: names of objects, counted comparisons, places in JSON, the output of a program."""
+"""Small helpers of many tests: pods, names of objects, counted comparisons, places in JSON, the output of a program."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import anyio
+
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Object
 
 WriteKubeconfig = Callable[..., Path]
 """The fixture that writes a kubeconfig for a user."""
+
+
+def make_pod(name: str, *, namespace: str = "ns", **metadata: Any) -> Pod:
+    return Pod.from_dict({"metadata": {"name": name, "namespace": namespace, **metadata}})
+
+
+async def settle() -> None:
+    """Let all ready tasks run while the virtual clock advances by a microsecond."""
+    await anyio.sleep(1e-6)
 
 
 def names(objects: Iterable[Object]) -> list[str]:

@@ -2,23 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that a test creates; the events of a cache are tested with its sources."""
 
-from collections.abc import Callable
-
 import pytest
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
+from ctrl_testkit.small import make_pod
 
-MakePod = Callable[..., Pod]
 
-
-def test_an_event_gives_its_object_its_metadata_and_its_key(make_pod: MakePod) -> None:
+def test_an_event_gives_its_object_its_metadata_and_its_key() -> None:
     pod = make_pod("a")
     for event in (CreateEvent(pod, True), DeleteEvent(pod, True), GenericEvent(pod)):
         assert (event.object, event.metadata, event.key) == (pod, pod.metadata, pod.key)
 
 
-def test_a_change_gives_both_sides(make_pod: MakePod) -> None:
+def test_a_change_gives_both_sides() -> None:
     old, new = make_pod("a", resourceVersion="1"), make_pod("a", resourceVersion="2")
     event = UpdateEvent(old, new)
     assert (event.old, event.new, event.key) == (old, new, new.key)
@@ -26,7 +23,7 @@ def test_a_change_gives_both_sides(make_pod: MakePod) -> None:
 
 
 @pytest.mark.parametrize(("versions", "changed"), [("11", False), ("12", True)])
-def test_a_resync_is_no_change(make_pod: MakePod, versions: str, changed: bool) -> None:
+def test_a_resync_is_no_change(versions: str, changed: bool) -> None:
     old, new = (make_pod("a", resourceVersion=version) for version in versions)
     assert UpdateEvent(old, new).changed is changed
 

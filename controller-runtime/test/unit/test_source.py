@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,10 +26,9 @@ from controller_runtime.machinery import (
 )
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
+from ctrl_testkit.small import make_pod, settle
 
 Queue = PriorityQueue[Request]
-Settle = Callable[[], Awaitable[None]]
-MakePod = Callable[..., Pod]
 
 
 async def request_of(obj: Pod) -> Iterable[Request]:
@@ -55,9 +54,7 @@ async def drain(queue: Queue) -> list[tuple[str, int]]:
     return got
 
 
-async def test_what_is_there_at_the_start_has_low_priority_and_what_happens_later_has_not(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_what_is_there_at_the_start_has_low_priority_and_what_happens_later_has_not(world: Any) -> None:
     world.put(make_pod("old"))
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
@@ -70,7 +67,7 @@ async def test_what_is_there_at_the_start_has_low_priority_and_what_happens_late
                 assert await drain(queue) == [("ns/new", 0)]
 
 
-async def test_a_resync_has_low_priority(world: Any, make_pod: MakePod) -> None:
+async def test_a_resync_has_low_priority(world: Any) -> None:
     async with world.cache(cache.Options(random=lambda: 0.5, resync_period=3600)) as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
         async with running(kind) as queue:
@@ -82,9 +79,7 @@ async def test_a_resync_has_low_priority(world: Any, make_pod: MakePod) -> None:
             assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
 
 
-async def test_an_event_passes_only_when_every_predicate_says_so(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_an_event_passes_only_when_every_predicate_says_so(world: Any) -> None:
     world.put(make_pod("a", labels={"x": "1", "y": "1"}))
     world.put(make_pod("b", labels={"x": "1"}))
     async with world.cache() as informers:
@@ -103,9 +98,7 @@ async def test_an_event_passes_only_when_every_predicate_says_so(
             assert await drain(queue) == [("ns/b", 0)]
 
 
-async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(world: Any) -> None:
     seen: list[str] = []
 
     async def slow(obj: Pod) -> Iterable[Request]:
@@ -128,9 +121,7 @@ async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
             assert await drain(queue) == [("ns/a", 0), ("ns/b", 0), ("ns/c", 0)]
 
 
-async def test_a_backlog_of_handlers_that_never_wait_leaves_turns_to_other_tasks(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_a_backlog_of_handlers_that_never_wait_leaves_turns_to_other_tasks(world: Any) -> None:
     handled: list[str] = []
     begin = anyio.Event()
 
@@ -158,7 +149,7 @@ async def test_a_backlog_of_handlers_that_never_wait_leaves_turns_to_other_tasks
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
 async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
-    world: Any, make_pod: MakePod, settle: Settle, immediate: bool, failure: type[BaseException]
+    world: Any, immediate: bool, failure: type[BaseException]
 ) -> None:
     class Fussy(handler.EnqueueRequestForObject):
         def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
@@ -183,9 +174,7 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
             assert await drain(queue) == [("ns/worse", 0), ("ns/good", 0)]
 
 
-async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_do_not(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_do_not(world: Any) -> None:
     class Slow(handler.EnqueueRequestForObject):
         async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:  # type: ignore[override]
             await anyio.sleep(1)
@@ -205,7 +194,7 @@ async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_d
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
 async def test_an_event_whose_handler_fails_is_handled_later(
-    world: Any, make_pod: MakePod, immediate: bool, failure: type[BaseException]
+    world: Any, immediate: bool, failure: type[BaseException]
 ) -> None:
     tries: list[float] = []
 
@@ -232,7 +221,7 @@ async def test_an_event_whose_handler_fails_is_handled_later(
             assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
 
 
-async def test_a_stream_ends_when_its_last_event_is_handled(make_pod: MakePod) -> None:
+async def test_a_stream_ends_when_its_last_event_is_handled() -> None:
     tries: list[str] = []
 
     async def unlucky(obj: Pod) -> Iterable[Request]:
@@ -250,7 +239,7 @@ async def test_a_stream_ends_when_its_last_event_is_handled(make_pod: MakePod) -
     assert (tries, await drain(queue)) == (["a"] * 3, [("ns/a", 0)])
 
 
-async def test_events_that_fail_for_ever_are_kept_up_to_a_bound(world: Any, make_pod: MakePod) -> None:
+async def test_events_that_fail_for_ever_are_kept_up_to_a_bound(world: Any) -> None:
     failed: list[str] = []
 
     async def never(obj: Pod) -> Iterable[Request]:
@@ -303,9 +292,7 @@ ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(
 )
 
 
-async def test_metadata_is_all_that_a_metadata_source_gets(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_metadata_is_all_that_a_metadata_source_gets(world: Any) -> None:
     seen: list[type] = []
     world.put(make_pod("a"))
 
@@ -323,9 +310,7 @@ async def test_metadata_is_all_that_a_metadata_source_gets(
     assert str(kind) == "kind source: Pod (metadata)"
 
 
-async def test_an_object_is_decoded_only_by_who_looks_at_it(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_an_object_is_decoded_only_by_who_looks_at_it(world: Any) -> None:
     decoded: list[str] = []
 
     class Counted(Pod, version="v1", kind="Pod", plural="pods"):
@@ -381,7 +366,7 @@ async def test_an_object_is_decoded_only_by_who_looks_at_it(
     ],
 )
 async def test_an_object_of_another_shape_is_skipped_by_who_looks_at_it(
-    world: Any, make_pod: MakePod, settle: Settle, how: handler.EventHandler[Any], expected: list[Any]
+    world: Any, how: handler.EventHandler[Any], expected: list[Any]
 ) -> None:
     odd = make_pod("odd")
     odd.metadata.__pydantic_extra__ = {"annotations": {"k": 1}}
@@ -396,9 +381,7 @@ async def test_an_object_of_another_shape_is_skipped_by_who_looks_at_it(
         assert (await informers.get_informer(Pod)).skipped == 2 - len(expected)
 
 
-async def test_a_refused_kind_is_not_waited_for_and_comes_alive_when_it_is_served(
-    world: Any, make_pod: MakePod
-) -> None:
+async def test_a_refused_kind_is_not_waited_for_and_comes_alive_when_it_is_served(world: Any) -> None:
     world.refused[Pod] = 403
     world.put(make_pod("a"))
     async with world.cache() as informers:
@@ -429,7 +412,7 @@ async def test_a_source_that_was_never_started_does_not_sync(world: Any) -> None
             await kind.wait_for_sync(5)
 
 
-async def test_a_source_that_ended_hears_no_more(world: Any, make_pod: MakePod, settle: Settle) -> None:
+async def test_a_source_that_ended_hears_no_more(world: Any) -> None:
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
         async with running(kind) as queue:
@@ -439,7 +422,7 @@ async def test_a_source_that_ended_hears_no_more(world: Any, make_pod: MakePod, 
         assert len(queue) == 0
 
 
-async def test_a_stream_of_events_is_filtered_and_handled_until_it_ends(make_pod: MakePod) -> None:
+async def test_a_stream_of_events_is_filtered_and_handled_until_it_ends() -> None:
     send, receive = anyio.create_memory_object_stream[GenericEvent[Pod]](10)
     channel = source.Channel(
         receive, handler.EnqueueRequestForObject(), predicate.from_object(lambda obj: obj.name != "b")
@@ -467,7 +450,7 @@ async def test_a_function_feeds_the_queue() -> None:
 @pytest.mark.parametrize("namespaced", [True, False])
 @pytest.mark.parametrize("misses", [0, 3])
 async def test_discovery_says_where_owners_without_a_model_live(
-    world: Any, make_pod: MakePod, namespaced: bool, misses: int
+    world: Any, namespaced: bool, misses: int
 ) -> None:
     thing = unstructured(GVK("example.org", "v1", "Thing"))
     asked: list[type[Object]] = []
@@ -499,9 +482,7 @@ async def test_discovery_says_where_owners_without_a_model_live(
             assert len(asked) == misses + 1
 
 
-async def test_at_debug_the_queue_has_the_event_that_added_a_request(
-    world: Any, make_pod: MakePod, settle: Settle
-) -> None:
+async def test_at_debug_the_queue_has_the_event_that_added_a_request(world: Any) -> None:
     log.limit(log.DEBUG)
     world.put(make_pod("old"))
     async with world.cache() as informers:
@@ -518,12 +499,7 @@ async def test_at_debug_the_queue_has_the_event_that_added_a_request(
             ]
 
 
-async def test_at_info_an_event_is_not_noted(
-    world: Any,
-    make_pod: MakePod,
-    settle: Settle,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_at_info_an_event_is_not_noted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     log.limit(log.INFO)
     monkeypatch.setattr(source._EventHandler, "_noting", None)  # a call would fail
     async with world.cache() as informers:

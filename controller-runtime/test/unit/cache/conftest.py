@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A small API server in memory: lists, pages, streams and watches of one collection, with faults on demand."""
+"""A small API server in memory, and its caches: lists, pages, streams and watches of one collection, with faults on demand."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -33,6 +33,23 @@ class Server:
         self.streams_lists = True
         self.streams: list[Stream] = []
         self.transport = FakeTransport(self._answer)
+        self.heard = Heard()
+        self.running: list[asyncio.Task[None]] = []
+
+    async def start(self, **options: Any) -> cache.Cache:
+        """Start a cache of the server without jitter, which runs until the test ends."""
+        options = {"random": lambda: 0.0, "resync_period": 0.0, **options}
+        made = cache.Cache(self.transport, options=cache.Options(**options))
+        self.running.append(await start_in_background(made.start))
+        return made
+
+    async def watched(self) -> cache.Cache:
+        """Return a synced cache of ConfigMaps whose handler is ``heard``."""
+        made = await self.start()
+        informer = await made.get_informer(ConfigMap)
+        informer.add_event_handler(self.heard.handler)
+        await made.wait_for_sync(1)
+        return made
 
     @property
     def queries(self) -> list[dict[str, str]]:
@@ -162,57 +179,19 @@ class Heard:
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
-
-
-Start = Callable[..., Awaitable[cache.Cache]]
-
-
-@pytest.fixture
-async def start(server: Server) -> AsyncIterator[Start]:
-    """Return a function that starts a cache of the server without jitter; its keywords are the cache's options.
-
-    The caches run until the test ends.
-    """
-    running: list[asyncio.Task[None]] = []
-
-    async def start_one(**options: Any) -> cache.Cache:
-        options = {"random": lambda: 0.0, "resync_period": 0.0, **options}
-        made = cache.Cache(server.transport, options=cache.Options(**options))
-        running.append(await start_in_background(made.start))
-        return made
-
-    yield start_one
-    for task in running:
+async def server() -> AsyncIterator[Server]:
+    """Yield a server whose caches run until the test ends."""
+    made = Server()
+    yield made
+    for task in made.running:
         task.cancel()
-    await asyncio.wait(running) if running else None
-    for task in running:
+    await asyncio.wait(made.running) if made.running else None
+    for task in made.running:
         if not task.cancelled():
             await task
 
 
 @pytest.fixture
-async def watched(server: Server, start: Start, heard: Heard) -> cache.Cache:
-    """A synced cache of ConfigMaps whose handler is ``heard``."""
-    made = await start()
-    informer = await made.get_informer(ConfigMap)
-    informer.add_event_handler(heard.handler)
-    await made.wait_for_sync(1)
-    return made
-
-
-@pytest.fixture
-def settle() -> Callable[[], Awaitable[None]]:
-    """Return a function that lets all tasks run until none is ready, while the virtual clock stands still."""
-
-    async def settle_now() -> None:
-        for _ in range(50):
-            await anyio.lowlevel.checkpoint()
-
-    return settle_now
+def start(server: Server) -> Callable[..., Any]:
+    """Return the function that starts a cache of the server."""
+    return server.start

@@ -28,14 +28,14 @@ from controller_runtime.machinery import GVK, NamespacedName, Object, metadata_o
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
-from ctrl_testkit.small import names
+from ctrl_testkit.small import names, settle
 
 CORE = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 
 
-async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start: Any) -> None:
+async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any) -> None:
     server.put("a", data={"k": "v"})
-    cache = await start()
+    cache = await server.start()
     assert server.transport.requests == []
     got = await cache.get(ConfigMap, ("team-a", "a"))
     assert got.data == {"k": "v"}
@@ -44,9 +44,7 @@ async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start
     assert len(server.transport.requests) == 1
 
 
-async def test_a_large_object_is_decoded_in_a_thread(
-    server: Any, start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_object_is_decoded_in_a_thread(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     decoding: list[bool] = []
 
     def from_json(text: bytes) -> ConfigMap:
@@ -55,7 +53,7 @@ async def test_a_large_object_is_decoded_in_a_thread(
 
     server.put("small", data={"k": "v"})
     server.put("large", data={"k": "v" * 2 * offload.LARGE})
-    cache = await start()
+    cache = await server.start()
     monkeypatch.setattr(ConfigMap, "from_json", staticmethod(from_json))
     for name in ("small", "large"):
         assert (await cache.get(ConfigMap, ("team-a", name))).name == name
@@ -65,11 +63,9 @@ async def test_a_large_object_is_decoded_in_a_thread(
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(
-    server: Any, start: Any, declared: bool
-) -> None:
+async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(server: Any, declared: bool) -> None:
     server.put("n", namespace="")
-    cache = await start()
+    cache = await server.start()
     kind: type[Object] = Node
     if not declared:
         kind = unstructured(GVK("", "v1", "Node"))
@@ -80,19 +76,19 @@ async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-async def test_a_limit_of_0_or_less_is_none(limit: int, server: Any, start: Any) -> None:
+async def test_a_limit_of_0_or_less_is_none(limit: int, server: Any) -> None:
     server.put("a")
-    cache = await start()
+    cache = await server.start()
     assert len(await cache.list(ConfigMap, limit=limit)) == 1
 
 
 @pytest.mark.parametrize("live", [False, True])
 async def test_a_map_function_that_lists_an_unstructured_kind_sends_one_request_in_all(
-    server: Any, start: Any, live: bool
+    server: Any, live: bool
 ) -> None:
     for number in range(20):
         server.put(f"c{number}")
-    cache = await start()
+    cache = await server.start()
     kind = unstructured(GVK("", "v1", "ConfigMap"))
     mapper = RESTMapper(FakeTransport(lambda _: FakeResponse(200, CORE)))
     client = CachedClient(LiveClient(server.transport, mapper), cache, live_unstructured=live)
@@ -106,12 +102,12 @@ async def test_a_map_function_that_lists_an_unstructured_kind_sends_one_request_
     assert len(server.transport.requests) == (21 if live else 1)
 
 
-async def test_a_namespace_may_have_selectors_of_its_own(server: Any, start: Any) -> None:
+async def test_a_namespace_may_have_selectors_of_its_own(server: Any) -> None:
     own = InNamespace(labels={"app": "web"}, fields={"metadata.name": "a"})
     kind = ByObject(
         labels={"app": "any"}, namespaces={"team-a": own, "team-b": InNamespace(), "team-c": None}
     )
-    cache = await start(by_object={ConfigMap: kind})
+    cache = await server.start(by_object={ConfigMap: kind})
     await cache.list(ConfigMap, namespace="team-a")
     selected = {
         request.path.split("/")[4]: (query.get("labelSelector"), query.get("fieldSelector"))
@@ -124,9 +120,9 @@ async def test_a_namespace_may_have_selectors_of_its_own(server: Any, start: Any
     }
 
 
-async def test_reads_see_a_write_that_the_selectors_of_its_namespace_pick(server: Any, start: Any) -> None:
+async def test_reads_see_a_write_that_the_selectors_of_its_namespace_pick(server: Any) -> None:
     kind = ByObject(namespaces={"a": InNamespace(labels="app=web"), "b": None})
-    cache = await start(by_object={ConfigMap: kind})
+    cache = await server.start(by_object={ConfigMap: kind})
     await cache.list(ConfigMap)
     for namespace in "ab":
         made = ConfigMap.from_dict(
@@ -142,13 +138,13 @@ def test_all_namespaces_have_no_others_beside_them() -> None:
         room.Options(by_object={ConfigMap: kind}).for_kind(ConfigMap)
 
 
-async def test_a_read_gives_up_after_its_timeout(server: Any, start: Any) -> None:
+async def test_a_read_gives_up_after_its_timeout(server: Any) -> None:
     async def never() -> AsyncIterator[bytes]:
         await anyio.sleep(3600)
         yield b""
 
     server.faults.extend([lambda _request: FakeResponse(lines=never())] * 9)
-    cache = await start(read_timeout=7.0)
+    cache = await server.start(read_timeout=7.0)
     began = anyio.current_time()
     with pytest.raises(CacheSyncTimeoutError, match="no list within 7 s"):
         await cache.get(ConfigMap, ("team-a", "a"))
@@ -160,16 +156,15 @@ async def test_reading_before_the_cache_runs_says_so(server: Any) -> None:
         await room.Cache(server.transport).get(ConfigMap, ("team-a", "a"))
 
 
-async def test_an_absent_object_is_the_servers_own_not_found(watched: Any) -> None:
+async def test_an_absent_object_is_the_servers_own_not_found(server: Any) -> None:
+    watched = await server.watched()
     with pytest.raises(NotFoundError, match=r'^configmaps "a" not found$'):
         await watched.get(ConfigMap, ("team-a", "a"))
 
 
-async def test_an_informer_knows_which_objects_the_watch_reported(
-    server: Any, start: Any, settle: Any
-) -> None:
+async def test_an_informer_knows_which_objects_the_watch_reported(server: Any) -> None:
     server.put("a")
-    made = await start()
+    made = await server.start()
     informer = await made.get_informer(ConfigMap)
     await informer.wait_for_sync()
     a, b = NamespacedName("team-a", "a"), NamespacedName("team-a", "b")
@@ -180,12 +175,14 @@ async def test_an_informer_knows_which_objects_the_watch_reported(
     assert (informer.has(a), informer.has(b)) == (False, True)
 
 
-async def test_the_name_of_an_absent_object_is_quoted(watched: Any) -> None:
+async def test_the_name_of_an_absent_object_is_quoted(server: Any) -> None:
+    watched = await server.watched()
     with pytest.raises(NotFoundError, match=r'^configmaps "a\\nb\\"" not found$'):
         await watched.get(ConfigMap, ("team-a", 'a\nb"'))
 
 
-async def test_readers_share_nothing(server: Any, watched: Any, settle: Any) -> None:
+async def test_readers_share_nothing(server: Any) -> None:
+    watched = await server.watched()
     server.put("a", data={"k": "v"})
     await settle()
     (await watched.get(ConfigMap, ("team-a", "a"))).data["k"] = "changed"
@@ -193,7 +190,7 @@ async def test_readers_share_nothing(server: Any, watched: Any, settle: Any) -> 
     assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"k": "v"}
 
 
-async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any, start: Any) -> None:
+async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any) -> None:
     for name, namespace, color in [
         ("a", "x", "red"),
         ("b", "x", "blue"),
@@ -201,7 +198,7 @@ async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any
         ("c", "y", "green"),
     ]:
         server.put(name, namespace=namespace, metadata={"labels": {"color": color}}, data={"shade": color[0]})
-    cache = await start()
+    cache = await server.start()
     await cache.index_field(ConfigMap, "shade", lambda obj: [obj.data["shade"]])
 
     def keys(objects: Iterable[Object]) -> list[tuple[str, str]]:
@@ -221,8 +218,8 @@ async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any
     assert keys(await cache.list(ConfigMap, fields={"shade": "none"})) == []
 
 
-async def test_an_index_follows_changes_and_deletions(server: Any, start: Any, settle: Any) -> None:
-    cache = await start()
+async def test_an_index_follows_changes_and_deletions(server: Any) -> None:
+    cache = await server.start()
     await cache.index_field(ConfigMap, "key", lambda obj: list(obj.data or ()))
     await cache.list(ConfigMap)
     server.put("a", data={"one": "", "two": ""})
@@ -237,13 +234,14 @@ async def test_an_index_follows_changes_and_deletions(server: Any, start: Any, s
     assert names(await cache.list(ConfigMap, fields={"key": "two"})) == []
 
 
-async def test_a_field_without_an_index_is_refused_by_name(watched: Any) -> None:
+async def test_a_field_without_an_index_is_refused_by_name(server: Any) -> None:
+    watched = await server.watched()
     with pytest.raises(IndexMissingError, match=r"ConfigMap: no index with name 'spec\.x' is registered"):
         await watched.list(ConfigMap, fields={"spec.x": "y"})
 
 
-async def test_an_index_is_registered_once_and_in_time(server: Any, start: Any) -> None:
-    cache = await start()
+async def test_an_index_is_registered_once_and_in_time(server: Any) -> None:
+    cache = await server.start()
     await cache.index_field(ConfigMap, "a", lambda _obj: ())
     with pytest.raises(ValueError, match="an index with name 'a' is registered already"):
         await cache.index_field(ConfigMap, "a", lambda _obj: ())
@@ -256,9 +254,7 @@ class OddError(Exception):
     """An error of the caller's own."""
 
 
-async def test_a_transform_that_fails_on_one_object_loses_only_that(
-    server: Any, start: Any, heard: Any, settle: Any
-) -> None:
+async def test_a_transform_that_fails_on_one_object_loses_only_that(server: Any) -> None:
     def fussy(obj: dict[str, Any]) -> dict[str, Any]:
         match obj.get("data"):
             case {"bad": "raise"}:
@@ -272,9 +268,9 @@ async def test_a_transform_that_fails_on_one_object_loses_only_that(
     for number, bad in enumerate(("raise", "nothing", "nameless")):
         server.put(f"bad-{number}", data={"bad": bad})
     server.put("good")
-    cache = await start(by_object={ConfigMap: ByObject(transform=fussy)})
+    cache = await server.start(by_object={ConfigMap: ByObject(transform=fussy)})
     informer = await cache.get_informer(ConfigMap)
-    informer.add_event_handler(heard.handler)
+    informer.add_event_handler(server.heard.handler)
     assert names(await cache.list(ConfigMap)) == ["good"]
     assert informer.skipped == 3
     server.put("good", data={"bad": "raise"})
@@ -284,27 +280,28 @@ async def test_a_transform_that_fails_on_one_object_loses_only_that(
     server.remove("good")
     await settle()
     assert names(await cache.list(ConfigMap)) == []
-    assert heard.take() == ["add good initial", "delete good unknown"]
+    assert server.heard.take() == ["add good initial", "delete good unknown"]
 
 
-async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(
-    server: Any, watched: Any, settle: Any, heard: Any
-) -> None:
+async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(server: Any) -> None:
+    watched = await server.watched()
+
     def fail(*_: Any) -> None:
         raise OddError("no")
 
     informer = await watched.get_informer(ConfigMap)
     informer.add_event_handler(EventHandlerFuncs(on_add=fail, on_update=fail, on_delete=fail))
-    informer.add_event_handler(heard.handler)
+    informer.add_event_handler(server.heard.handler)
     await settle()
-    heard.take()
+    server.heard.take()
     for step in (server.put, server.put, server.remove):
         step("a")
         await settle()
-    assert heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
+    assert server.heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
 
 
-async def test_what_labels_were_seen_is_not_kept(server: Any, watched: Any, settle: Any) -> None:
+async def test_what_labels_were_seen_is_not_kept(server: Any) -> None:
+    watched = await server.watched()
     for number in range(3 * codec.MAX_SHARED):
         server.put("a", metadata={"labels": {f"key-{number}": f"value-{number}", "long": "x" * 1000}})
     await settle()
@@ -315,29 +312,25 @@ async def test_what_labels_were_seen_is_not_kept(server: Any, watched: Any, sett
     assert max(map(len, codec._shared)) < 1000
 
 
-async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(
-    server: Any, start: Any
-) -> None:
+async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(server: Any) -> None:
     server.put("odd")
     server.put("even", data={"k": "v"})
-    cache = await start()
+    cache = await server.start()
     await cache.index_field(ConfigMap, "k", lambda obj: [obj.data["k"]])
     assert names(await cache.list(ConfigMap, fields={"k": "v"})) == ["even"]
     assert names(await cache.list(ConfigMap)) == ["odd", "even"]
     assert (await cache.get_informer(ConfigMap)).skipped == 1
 
 
-async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
-    server: Any, start: Any, heard: Any
-) -> None:
+async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(server: Any) -> None:
     server.put("odd", data={"k": 1})
     server.put("even", data={"k": "v"})
-    cache = await start()
-    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    cache = await server.start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
     listed = await cache.list(ConfigMap)
     assert names(listed) == ["even"]
     assert [str(each).partition(": ")[0] for each in listed.skipped] == ["ConfigMap team-a/odd"]
-    assert heard.take() == ["add even initial"]
+    assert server.heard.take() == ["add even initial"]
     with pytest.raises(UndecodableObjectError, match=r"ConfigMap team-a/odd: data\.k: .*string"):
         await cache.get(ConfigMap, ("team-a", "odd"))
     assert (await cache.get_informer(ConfigMap)).skipped == 3
@@ -346,20 +339,19 @@ async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
     assert len(server.transport.requests) == 1
 
 
-async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metadata(
-    server: Any, watched: Any, settle: Any, heard: Any
-) -> None:
+async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metadata(server: Any) -> None:
+    watched = await server.watched()
     server.put("mended", data={"k": 1})
     server.put("removed", data={"k": 1})
     await settle()
-    assert heard.take() == []
+    assert server.heard.take() == []
     server.put("mended", data={"k": "v"})
     server.remove("removed")
     await settle()
-    assert heard.take() == ["add mended", "delete removed"]
+    assert server.heard.take() == ["add mended", "delete removed"]
     server.put("mended", data={"k": 2})
     await settle()
-    assert heard.take() == []
+    assert server.heard.take() == []
     assert (await watched.get_informer(ConfigMap)).skipped == 3
 
 
@@ -371,21 +363,21 @@ class Full(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"
 
 @pytest.mark.parametrize("first", [ConfigMap, Full])
 async def test_the_end_of_an_odd_object_is_told_although_its_class_requires_a_field(
-    server: Any, start: Any, settle: Any, heard: Any, first: type[Object]
+    server: Any, first: type[Object]
 ) -> None:
     server.put("odd", data={"k": 1})
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(first)
-    (await cache.get_informer(Full)).add_event_handler(heard.handler)
+    (await cache.get_informer(Full)).add_event_handler(server.heard.handler)
     await cache.wait_for_sync(1)
     server.remove("odd")
     await settle()
-    assert heard.take() == ["delete odd"]
+    assert server.heard.take() == ["delete odd"]
 
 
-async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any) -> None:
+async def test_metadata_only_is_asked_for_and_kept_apart(server: Any) -> None:
     server.put("a", metadata={"labels": {"x": "y"}})
-    cache = await start()
+    cache = await server.start()
     got = await cache.get(metadata_only(ConfigMap), ("team-a", "a"))
     assert (got.kind, got.api_version, got.labels) == ("ConfigMap", "v1", {"x": "y"})
     assert "as=PartialObjectMetadata;" in server.transport.requests[0].headers["Accept"]
@@ -393,7 +385,7 @@ async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any
     assert len(server.transport.requests) == 2
 
 
-async def test_selectors_and_transforms_of_a_kind_apply(server: Any, start: Any) -> None:
+async def test_selectors_and_transforms_of_a_kind_apply(server: Any) -> None:
     server.put("a", data={"big": "x" * 1000, "small": "y"})
 
     def drop(obj: dict[str, Any]) -> dict[str, Any]:
@@ -401,14 +393,14 @@ async def test_selectors_and_transforms_of_a_kind_apply(server: Any, start: Any)
         return obj
 
     options = ByObject(labels={"app": "x"}, fields={"metadata.name": "a"}, transform=drop)
-    cache = await start(by_object={ConfigMap: options})
+    cache = await server.start(by_object={ConfigMap: options})
     assert (await cache.get(ConfigMap, ("team-a", "a"))).data == {"small": "y"}
     query = server.queries[0]
     assert (query["labelSelector"], query["fieldSelector"]) == ("app=x", "metadata.name=a")
 
 
-async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(server: Any, start: Any) -> None:
-    cache = await start(default_namespaces=("x", "y"))
+async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(server: Any) -> None:
+    cache = await server.start(default_namespaces=("x", "y"))
     await cache.list(ConfigMap)
     await cache.list(Node)
     assert [request.path for request in server.transport.requests] == [
@@ -418,18 +410,17 @@ async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(ser
     ]
 
 
-async def test_a_kind_that_discovery_does_not_know_degrades_itself_alone(server: Any, start: Any) -> None:
+async def test_a_kind_that_discovery_does_not_know_degrades_itself_alone(server: Any) -> None:
     server.faults.append(lambda _request: FakeResponse(404, b""))
-    cache = await start()
+    cache = await server.start()
     missing = await cache.get_informer(unstructured(GVK("example.org", "v1", "Thing")))
     await cache.wait_for_sync(1)
     assert missing.problem == 'no matches for kind "Thing" in version "example.org/v1"'
     assert await cache.list(ConfigMap) == []
 
 
-async def test_a_removed_informer_stops_and_a_new_one_starts_afresh(
-    server: Any, watched: Any, settle: Any
-) -> None:
+async def test_a_removed_informer_stops_and_a_new_one_starts_afresh(server: Any) -> None:
+    watched = await server.watched()
     server.put("a")
     await settle()
     watched.remove_informer(ConfigMap)
@@ -438,7 +429,7 @@ async def test_a_removed_informer_stops_and_a_new_one_starts_afresh(
     assert len(server.transport.requests) == 2
 
 
-async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start: Any) -> None:
+async def test_a_denied_namespace_leaves_the_others_readable(server: Any) -> None:
     server.put("a")
     served, refusal = server.transport, {"code": 403, "reason": "Forbidden", "message": "not for you"}
 
@@ -447,7 +438,7 @@ async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start:
         return FakeResponse(403, {"kind": "Status", **refusal}) if denied else await served.send(request)
 
     server.transport = FakeTransport(deny_one)
-    cache = await start(default_namespaces=("team-a", "denied"))
+    cache = await server.start(default_namespaces=("team-a", "denied"))
     await (await cache.get_informer(ConfigMap)).wait_for_sync(1, or_problem=True)
     assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
     assert names(await cache.list(ConfigMap, namespace="team-a")) == ["a"]
@@ -458,9 +449,9 @@ async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start:
             await reading
 
 
-async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, start: Any) -> None:
+async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any) -> None:
     server.put("a")
-    cache = await start(default_namespaces=("team-a",))
+    cache = await server.start(default_namespaces=("team-a",))
     for reading in (
         cache.get(ConfigMap, ("team-b", "a")),
         cache.peek(ConfigMap, ("team-b", "a")),
@@ -473,7 +464,7 @@ async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, sta
 
 @pytest.mark.parametrize(("namespaced", "watches"), [(False, 1), (True, 2)])
 async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
-    server: Any, start: Any, namespaced: bool, watches: int
+    server: Any, namespaced: bool, watches: int
 ) -> None:
     things = {"resources": [{"name": "things", "kind": "Thing", "namespaced": namespaced}]}
     served, paths = server.transport, []
@@ -486,7 +477,7 @@ async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
 
     server.put("a", namespace="team-a" if namespaced else "")
     server.transport = FakeTransport(discover)
-    cache = await start(default_namespaces=("team-a", "team-b"))
+    cache = await server.start(default_namespaces=("team-a", "team-b"))
     thing = unstructured(GVK("example.org", "v1", "Thing"))
     assert names(await cache.list(thing)) == ["a"]
     await anyio.sleep(10)
@@ -497,10 +488,10 @@ async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
         assert (await cache.get(thing, ("", "a"))).name == "a"
 
 
-async def test_a_truncated_list_says_that_it_cannot_be_continued(server: Any, start: Any) -> None:
+async def test_a_truncated_list_says_that_it_cannot_be_continued(server: Any) -> None:
     server.put("a", namespace="x")
     server.put("b", namespace="x")
-    cache = await start()
+    cache = await server.start()
     for options in ({}, {"labels": "none!=1"}, {"fields": {"metadata.namespace": "x"}}):
         page = await cache.list(ConfigMap, limit=1, **options)
         assert (len(page), page.continue_token) == (1, "continue-not-supported")

@@ -61,10 +61,10 @@ class Mirror:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
-async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, streams: bool) -> None:
+async def test_cache_and_handlers_converge(server: Any, seed: int, streams: bool) -> None:
     dice = random.Random(seed)
     server.streams_lists = streams
-    cache = await start(page_size=3, random=dice.random)
+    cache = await server.start(page_size=3, random=dice.random)
     await cache.index_field(ConfigMap, "color", lambda obj: [obj.data["color"]])
     informer = await cache.get_informer(ConfigMap)
     mirrors = [Mirror()]

@@ -11,33 +11,31 @@ from controller_runtime.cache import (
     EventHandlerFuncs,
 )
 from controller_runtime.machinery import Object, unstructured
+from ctrl_testkit.small import settle
 
 
 class TestHandlers:
-    async def test_hear_of_additions_changes_and_deletions(
-        self, server: Any, watched: Any, heard: Any, settle: Any
-    ) -> None:
+    async def test_hear_of_additions_changes_and_deletions(self, server: Any) -> None:
+        await server.watched()
         server.put("a")
         server.put("a")
         server.remove("a")
         await settle()
-        assert heard.take() == ["add a", "update a 11->12", "delete a"]
+        assert server.heard.take() == ["add a", "update a 11->12", "delete a"]
 
-    async def test_are_not_told_what_they_know(
-        self, server: Any, watched: Any, heard: Any, settle: Any
-    ) -> None:
+    async def test_are_not_told_what_they_know(self, server: Any) -> None:
+        await server.watched()
         obj = server.put("a")
         server.tell("MODIFIED", obj)
         await settle()
-        assert heard.take() == ["add a"]
+        assert server.heard.take() == ["add a"]
 
-    async def test_that_come_late_are_told_in_the_background_of_what_exists(
-        self, server: Any, watched: Any, heard: Any, settle: Any
-    ) -> None:
+    async def test_that_come_late_are_told_in_the_background_of_what_exists(self, server: Any) -> None:
+        watched = await server.watched()
         for number in range(40):
             server.put(f"n{number}")
         await settle()
-        late = type(heard)()
+        late = type(server.heard)()
         registration = (await watched.get_informer(ConfigMap)).add_event_handler(late.handler)
         assert late.lines == []
         assert not registration.has_synced
@@ -49,18 +47,17 @@ class TestHandlers:
         # that changed since the handler was added is not part of the initial list.
         assert sorted(late.lines) == sorted(["add n38", *(f"add n{number} initial" for number in range(38))])
 
-    async def test_that_left_hear_nothing(self, server: Any, start: Any, heard: Any, settle: Any) -> None:
-        cache = await start()
-        registration = (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    async def test_that_left_hear_nothing(self, server: Any) -> None:
+        cache = await server.start()
+        registration = (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
         await cache.wait_for_sync(1)
         registration.remove()
         server.put("a")
         await settle()
-        assert heard.take() == []
+        assert server.heard.take() == []
 
-    async def test_that_leave_while_existing_objects_are_reported_hear_no_more(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_that_leave_while_existing_objects_are_reported_hear_no_more(self, server: Any) -> None:
+        watched = await server.watched()
         for number in range(3):
             server.put(f"n{number}")
         await settle()
@@ -75,21 +72,19 @@ class TestHandlers:
         await settle()
         assert names == ["n0"]
 
-    async def test_are_shown_everything_again_at_each_resync(
-        self, server: Any, start: Any, heard: Any
-    ) -> None:
+    async def test_are_shown_everything_again_at_each_resync(self, server: Any) -> None:
         server.put("a")
-        cache = await start(resync_period=1000.0, random=lambda: 0.5)
-        (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        cache = await server.start(resync_period=1000.0, random=lambda: 0.5)
+        (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
         await cache.wait_for_sync(1)
-        heard.take()
+        server.heard.take()
         await anyio.sleep(999)
-        assert heard.take() == []
+        assert server.heard.take() == []
         await anyio.sleep(2)
-        assert heard.take() == ["update a 11->11"]
+        assert server.heard.take() == ["update a 11->11"]
 
-    async def test_of_one_class_get_one_object_per_event(self, server: Any, start: Any, settle: Any) -> None:
-        cache = await start()
+    async def test_of_one_class_get_one_object_per_event(self, server: Any) -> None:
+        cache = await server.start()
         got: list[Object] = []
         informer = await cache.get_informer(ConfigMap)
         for _ in range(2):

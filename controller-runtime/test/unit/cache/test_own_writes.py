@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers can recognize events of this process's own writes, whether they arrive before or after the response."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,18 +15,17 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.machinery import LazyObject
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import FakeResponse
-
-Settle = Callable[[], Awaitable[None]]
+from ctrl_testkit.small import settle
 
 
 @pytest.fixture
-async def told(start: Any) -> tuple[cache.Cache, list[str]]:
+async def told(server: Any) -> tuple[cache.Cache, list[str]]:
     lines: list[str] = []
 
     def say(what: str, obj: LazyObject[ConfigMap]) -> None:
         lines.append(f"{what} {obj.key.name} {'ours' if obj.own_write else 'theirs'}")
 
-    made: cache.Cache = await start()
+    made: cache.Cache = await server.start()
     informer = await made.get_informer(ConfigMap)
     informer.add_event_handler(
         cache.LazyHandlerFuncs(
@@ -39,7 +38,7 @@ async def told(start: Any) -> tuple[cache.Cache, list[str]]:
     return made, lines
 
 
-async def test_an_echo_after_the_answer_is_ours(told: Any, server: Any, settle: Settle) -> None:
+async def test_an_echo_after_the_answer_is_ours(told: Any, server: Any) -> None:
     made, lines = told
     written = server.put("a", silent=True)
     made.remember_write(ConfigMap.from_dict(written))
@@ -48,9 +47,7 @@ async def test_an_echo_after_the_answer_is_ours(told: Any, server: Any, settle: 
     assert lines == ["add a ours"]
 
 
-async def test_an_echo_before_the_answer_waits_for_it_and_is_ours(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_an_echo_before_the_answer_waits_for_it_and_is_ours(told: Any, server: Any) -> None:
     made, lines = told
     with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
         written = server.put("a")
@@ -62,7 +59,7 @@ async def test_an_echo_before_the_answer_waits_for_it_and_is_ours(
     assert lines == ["add b theirs", "add a ours"]
 
 
-async def test_what_others_change_during_a_write_is_theirs(told: Any, server: Any, settle: Settle) -> None:
+async def test_what_others_change_during_a_write_is_theirs(told: Any, server: Any) -> None:
     made, lines = told
     with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
         made.remember_write(ConfigMap.from_dict(server.put("a")))
@@ -72,7 +69,7 @@ async def test_what_others_change_during_a_write_is_theirs(told: Any, server: An
     assert lines == ["add a ours", "update a theirs", "delete a theirs"]
 
 
-async def test_a_write_that_fails_leaves_nothing_untold(told: Any, server: Any, settle: Settle) -> None:
+async def test_a_write_that_fails_leaves_nothing_untold(told: Any, server: Any) -> None:
     made, lines = told
     with (
         suppress(RuntimeError),
@@ -84,19 +81,17 @@ async def test_a_write_that_fails_leaves_nothing_untold(told: Any, server: Any, 
     assert lines == ["add a theirs"]
 
 
-async def test_who_begins_to_listen_during_a_write_is_told_once(
-    told: Any, server: Any, settle: Settle, heard: Any
-) -> None:
+async def test_who_begins_to_listen_during_a_write_is_told_once(told: Any, server: Any) -> None:
     made, lines = told
     with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
         server.put("a")
         await settle()
-        (await made.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        (await made.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
         await settle()
-    assert (lines, heard.take()) == (["add a theirs"], ["add a initial"])
+    assert (lines, server.heard.take()) == (["add a theirs"], ["add a initial"])
 
 
-async def test_peeks_share_one_object_until_it_changes(told: Any, server: Any, settle: Settle) -> None:
+async def test_peeks_share_one_object_until_it_changes(told: Any, server: Any) -> None:
     made, _ = told
     server.put("a")
     await settle()
@@ -108,9 +103,7 @@ async def test_peeks_share_one_object_until_it_changes(told: Any, server: Any, s
     assert (await client.peek(made, ConfigMap, ("team-a", "a"))).object.data == {"k": "v"}
 
 
-async def test_an_answer_after_the_end_of_its_object_changes_nothing(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_an_answer_after_the_end_of_its_object_changes_nothing(told: Any, server: Any) -> None:
     made, lines = told
     written = ConfigMap.from_dict(server.put("a"))
     server.remove("a")
@@ -123,7 +116,7 @@ async def test_an_answer_after_the_end_of_its_object_changes_nothing(
 
 
 async def test_an_answer_during_a_list_is_read_although_the_list_has_shown_a_newer_object(
-    told: Any, server: Any, settle: Settle
+    told: Any, server: Any
 ) -> None:
     """Only the end of a list says which changes the list contains: it shows the objects in any order."""
     made, _ = told
@@ -185,7 +178,7 @@ async def test_the_end_of_what_only_we_knew_is_reported_when_another_has_its_nam
 
 @pytest.mark.parametrize("answered_first", [True, False], ids=["answer first", "list first"])
 async def test_a_list_that_shows_our_write_may_hide_another_change_before_it(
-    told: Any, server: Any, settle: Settle, answered_first: bool
+    told: Any, server: Any, answered_first: bool
 ) -> None:
     made, lines = told
     server.put("a")
@@ -203,9 +196,7 @@ async def test_a_list_that_shows_our_write_may_hide_another_change_before_it(
     assert lines == ["add a theirs", "update a theirs"]
 
 
-async def test_a_delete_by_name_does_not_hide_the_object_that_took_the_name(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_a_delete_by_name_does_not_hide_the_object_that_took_the_name(told: Any, server: Any) -> None:
     made, _ = told
     server.put("a")
     await settle()
@@ -222,9 +213,7 @@ async def test_a_delete_by_name_does_not_hide_the_object_that_took_the_name(
     assert (await made.list(ConfigMap), made.uid_of(by_name)) == ([], "")
 
 
-async def test_a_write_that_hangs_does_not_keep_changes_from_handlers(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_a_write_that_hangs_does_not_keep_changes_from_handlers(told: Any, server: Any) -> None:
     made, lines = told
     with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
         server.put("a")

@@ -13,6 +13,7 @@ from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, EventHandlerFuncs
 from controller_runtime.rest import FakeResponse
+from ctrl_testkit.small import settle
 
 LOST = rest.TransportError("connection reset", host="https://api")
 
@@ -22,12 +23,11 @@ def refusal(code: int, reason: str, message: str = "no", **more: Any) -> Callabl
     return lambda _request: FakeResponse(code, body)
 
 
-async def test_everything_streams_in_and_the_same_connection_goes_on(
-    server: Any, watched: Any, heard: Any, settle: Any
-) -> None:
+async def test_everything_streams_in_and_the_same_connection_goes_on(server: Any) -> None:
+    await server.watched()
     server.put("b")
     await settle()
-    assert heard.take() == ["add b"]
+    assert server.heard.take() == ["add b"]
     assert len(server.transport.requests) == 1
     assert server.queries[0] == {
         "watch": "true",
@@ -38,16 +38,14 @@ async def test_everything_streams_in_and_the_same_connection_goes_on(
     }
 
 
-async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(
-    server: Any, start: Any, heard: Any
-) -> None:
+async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(server: Any) -> None:
     server.streams_lists = False
     for name in "abcde":
         server.put(name)
-    cache = await start(page_size=2)
-    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    cache = await server.start(page_size=2)
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
     await cache.wait_for_sync(1)
-    assert heard.take() == [f"add {name} initial" for name in "abcde"]
+    assert server.heard.take() == [f"add {name} initial" for name in "abcde"]
     lists = [
         (q.get("resourceVersion"), q.get("continue"), q["limit"]) for q in server.queries if "limit" in q
     ]
@@ -57,9 +55,8 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_ask
     assert "sendInitialEvents" not in server.queries[-1]
 
 
-async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(
-    server: Any, watched: Any, settle: Any
-) -> None:
+async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(server: Any) -> None:
+    await server.watched()
     server.version = 77
     server.bookmark()
     await anyio.sleep(300)
@@ -71,8 +68,9 @@ async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(
 
 
 async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely_and_then_listed(
-    server: Any, watched: Any
+    server: Any,
 ) -> None:
+    watched = await server.watched()
     closes = lambda _request: FakeResponse(lines=())  # noqa: E731
     server.faults.extend([closes] * 5)
     before = server.hang_up()
@@ -88,7 +86,8 @@ async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarel
     assert watched.interrupted_since(ConfigMap) is None
 
 
-async def test_backoff_starts_over_after_two_quiet_minutes(server: Any, watched: Any, settle: Any) -> None:
+async def test_backoff_starts_over_after_two_quiet_minutes(server: Any) -> None:
+    await server.watched()
     for _ in range(2):
         started = anyio.current_time()
         server.faults.append(lambda _request: LOST)
@@ -103,9 +102,8 @@ async def test_backoff_starts_over_after_two_quiet_minutes(server: Any, watched:
         await anyio.sleep(started + 130 - anyio.current_time())
 
 
-async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time(
-    server: Any, watched: Any, settle: Any
-) -> None:
+async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time(server: Any) -> None:
+    watched = await server.watched()
     for _ in range(8):
         await anyio.sleep(3)
         server.put("missed", silent=True)
@@ -120,15 +118,13 @@ async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time
         assert obj.metadata.resource_version == str(server.version)
 
 
-async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(
-    server: Any, start: Any, heard: Any
-) -> None:
+async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(server: Any) -> None:
     for name in ("gone", "changed", "same", "reborn"):
         server.put(name)
-    cache = await start()
-    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    cache = await server.start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
     await cache.wait_for_sync(1)
-    heard.take()
+    server.heard.take()
     server.remove("gone", silent=True)
     server.put("changed", silent=True)
     server.put("reborn", silent=True, uid="another")
@@ -137,7 +133,7 @@ async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(
     await anyio.sleep(5)
     server.hang_up()
     await anyio.sleep(1)
-    assert heard.take() == [
+    assert server.heard.take() == [
         "update changed 12->16",
         "delete reborn unknown",
         "add reborn",
@@ -150,12 +146,12 @@ async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
 async def test_many_deletes_missed_in_a_gap_are_told_while_others_get_their_turns(
-    server: Any, start: Any, streams: bool
+    server: Any, streams: bool
 ) -> None:
     server.streams_lists = streams
     for number in range(1000):
         server.put(f"n{number}")
-    cache = await start()
+    cache = await server.start()
     told: list[str] = []
     begun = anyio.Event()
 
@@ -177,16 +173,17 @@ async def test_many_deletes_missed_in_a_gap_are_told_while_others_get_their_turn
     assert await cache.list(ConfigMap) == []
 
 
-async def test_expiry_told_in_the_stream_relists(server: Any, watched: Any, heard: Any) -> None:
+async def test_expiry_told_in_the_stream_relists(server: Any) -> None:
+    await server.watched()
     server.put("missed", silent=True)
     server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
     await anyio.sleep(1)
-    assert heard.take() == ["add missed"]
+    assert server.heard.take() == ["add missed"]
 
 
-async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any, start: Any) -> None:
+async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any) -> None:
     server.streams_lists = False
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     await anyio.sleep(5)
@@ -198,11 +195,11 @@ async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any,
     assert lists == [None, "10", None]
 
 
-async def test_an_expired_continue_token_starts_over_in_one_piece(server: Any, start: Any) -> None:
+async def test_an_expired_continue_token_starts_over_in_one_piece(server: Any) -> None:
     server.streams_lists = False
     for name in "abc":
         server.put(name)
-    cache = await start(page_size=2)
+    cache = await server.start(page_size=2)
     await cache.get_informer(ConfigMap)
     server.faults.extend([None, None, refusal(410, "Expired")])
     await cache.wait_for_sync(2)
@@ -211,7 +208,8 @@ async def test_an_expired_continue_token_starts_over_in_one_piece(server: Any, s
     assert len(await cache.list(ConfigMap)) == 3
 
 
-async def test_too_many_requests_waits_as_long_as_the_server_says(server: Any, watched: Any) -> None:
+async def test_too_many_requests_waits_as_long_as_the_server_says(server: Any) -> None:
+    await server.watched()
     server.faults.append(refusal(429, "TooManyRequests", details={"retryAfterSeconds": 17}))
     await anyio.sleep(5)
     before = server.hang_up()
@@ -222,9 +220,8 @@ async def test_too_many_requests_waits_as_long_as_the_server_says(server: Any, w
     assert server.queries[-1]["resourceVersion"] == "10"
 
 
-async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
-    server: Any, watched: Any, heard: Any, settle: Any
-) -> None:
+async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(server: Any) -> None:
+    await server.watched()
     server.bookmark()
     await settle()
     server.streams.clear()  # half open: the server is gone, and the connection was not closed
@@ -236,18 +233,17 @@ async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
     assert server.queries[-1]["resourceVersion"] == "10"
 
 
-async def test_a_quiet_watch_with_bookmarks_lives_as_long_as_the_server_lets_it(
-    server: Any, watched: Any
-) -> None:
+async def test_a_quiet_watch_with_bookmarks_lives_as_long_as_the_server_lets_it(server: Any) -> None:
+    await server.watched()
     for _ in range(60):
         await anyio.sleep(62.5)  # real servers send a bookmark every minute, and a little later than that
         server.bookmark()
     assert len(server.transport.requests) == 1
 
 
-async def test_without_bookmarks_silence_means_ever_less(server: Any, start: Any) -> None:
+async def test_without_bookmarks_silence_means_ever_less(server: Any) -> None:
     server.streams_lists = False
-    cache = await start()
+    cache = await server.start()
     await cache.list(ConfigMap)
     opened: list[int] = []
     for _ in range(2000):
@@ -259,10 +255,8 @@ async def test_without_bookmarks_silence_means_ever_less(server: Any, start: Any
     assert sum("watch" not in query for query in server.queries) == 1
 
 
-async def test_a_server_that_is_away_is_looked_for_every_ten_seconds_at_least(
-    server: Any, start: Any
-) -> None:
-    cache = await start(random=lambda: 0.999)
+async def test_a_server_that_is_away_is_looked_for_every_ten_seconds_at_least(server: Any) -> None:
+    cache = await server.start(random=lambda: 0.999)
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     server.faults.extend([lambda _request: LOST] * 100)
@@ -278,9 +272,8 @@ async def test_a_server_that_is_away_is_looked_for_every_ten_seconds_at_least(
     assert sum(time < times[0] + 30 for time in times) <= 8
 
 
-async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_said(
-    server: Any, watched: Any
-) -> None:
+async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_said(server: Any) -> None:
+    await server.watched()
     busy = refusal(429, "TooManyRequests", details={"retryAfterSeconds": 3})
     server.faults.extend([busy] * 10)
     await anyio.sleep(5)
@@ -291,10 +284,10 @@ async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_sai
     assert len(server.streams) == 1
 
 
-async def test_a_stream_that_never_begins_falls_back_to_a_list(server: Any, start: Any) -> None:
+async def test_a_stream_that_never_begins_falls_back_to_a_list(server: Any) -> None:
     server.put("a")
     server.faults.append(lambda _request: FakeResponse(lines=forever()))
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(30.1)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
@@ -320,7 +313,7 @@ def replace_streams(server: Any, lines: Callable[[], AsyncIterator[bytes]]) -> l
 
 
 async def test_streams_that_end_before_everything_was_delivered_are_reported_and_replaced_by_a_list(
-    server: Any, start: Any
+    server: Any,
 ) -> None:
     server.put("a")
 
@@ -329,14 +322,14 @@ async def test_streams_that_end_before_everything_was_delivered_are_reported_and
             yield line
 
     answers = replace_streams(server, nothing)
-    cache = await start(read_timeout=5.0)
+    cache = await server.start(read_timeout=5.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert ["sendInitialEvents" in query for query in answers[:2]] == [True, False]
     assert "limit" in answers[1]
 
 
 async def test_a_stream_that_ends_among_the_existing_objects_does_not_say_what_the_next_list_may_miss(
-    server: Any, start: Any
+    server: Any,
 ) -> None:
     """Existing objects are sent in any order, so their versions are not a position in the history."""
     stored = [server.put(name) for name in ("a", "b")]
@@ -346,7 +339,7 @@ async def test_a_stream_that_ends_among_the_existing_objects_does_not_say_what_t
             yield msgspec.json.encode({"type": "ADDED", "object": each})
 
     answers = replace_streams(server, first_two)
-    cache = await start(read_timeout=5.0)
+    cache = await server.start(read_timeout=5.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a", "b"]
     # A list in pages is always of the newest state: a server splits no list at a given version.
     assert [(query.get("resourceVersion"), "limit" in query) for query in answers[1:2]] == [(None, True)]
@@ -359,9 +352,7 @@ async def test_a_stream_that_ends_among_the_existing_objects_does_not_say_what_t
     assert [(query.get("resourceVersion"), "limit" in query) for query in lists] == [("77", False)]
 
 
-async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
-    server: Any, start: Any
-) -> None:
+async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(server: Any) -> None:
     server.put("a")
 
     async def broken() -> AsyncIterator[bytes]:
@@ -375,7 +366,7 @@ async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
         ]
 
     queries = replace_streams(server, broken)
-    cache = await start(read_timeout=20.0)
+    cache = await server.start(read_timeout=20.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert lists() == ["stream", "stream", "pages"]
     # The next time it tries one stream again, because the network may have broken the earlier ones.
@@ -385,23 +376,22 @@ async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
     assert lists()[3:] == ["stream", "list"]
 
 
-async def test_a_server_that_is_away_is_not_listed_because_of_it(server: Any, start: Any) -> None:
+async def test_a_server_that_is_away_is_not_listed_because_of_it(server: Any) -> None:
     server.put("a")
     server.faults.extend([lambda _request: LOST] * 4)
-    cache = await start(read_timeout=60.0)
+    cache = await server.start(read_timeout=60.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert all("sendInitialEvents" in query for query in server.queries[:5])
 
 
-async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(
-    server: Any, watched: Any, heard: Any
-) -> None:
+async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(server: Any) -> None:
+    await server.watched()
     server.put("missed", silent=True)
     server.faults.extend([refusal(500, "InternalError")] * 6)
     await anyio.sleep(5)
     server.hang_up()
     await anyio.sleep(0.8 * (1 + 2 + 4 + 8 + 16) + 30 + 1)
-    assert heard.take() == ["add missed"]
+    assert server.heard.take() == ["add missed"]
 
 
 @pytest.mark.parametrize(
@@ -416,27 +406,26 @@ async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed
         pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"caf\xe9"}}}', id="no UTF-8"),
     ],
 )
-async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(
-    server: Any, watched: Any, heard: Any, settle: Any, line: Any
-) -> None:
+async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(server: Any, line: Any) -> None:
+    watched = await server.watched()
     server.say(line)
     server.put("good")
     await settle()
-    assert heard.take() == ["add good"]
+    assert server.heard.take() == ["add good"]
     assert (await watched.get_informer(ConfigMap)).skipped == 1
 
 
-async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any, start: Any, heard: Any) -> None:
+async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any) -> None:
     server.put("a")
-    cache = await start()
-    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    cache = await server.start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
     await cache.wait_for_sync(1)
     server.put("a", silent=True, metadata={"labels": {"odd": 1}})
     await anyio.sleep(5)
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(1)
-    assert heard.take() == ["add a initial"]
+    assert server.heard.take() == ["add a initial"]
     assert (await cache.get(ConfigMap, ("team-a", "a"))).metadata.resource_version == "11"
 
 
@@ -448,11 +437,11 @@ async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any, st
     ],
 )
 async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
-    server: Any, start: Any, code: int, reason: str, problem: str
+    server: Any, code: int, reason: str, problem: str
 ) -> None:
     server.faults.extend([refusal(code, reason, "not for you")] * 3)
     server.put("a")
-    cache = await start()
+    cache = await server.start()
     informer = await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(0.5)
     assert informer.problem == problem
@@ -472,8 +461,9 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)
 async def test_a_refusal_of_a_moment_costs_neither_reads_nor_a_list(
-    server: Any, watched: Any, settle: Any, code: int, reason: str
+    server: Any, code: int, reason: str
 ) -> None:
+    watched = await server.watched()
     server.put("a")
     await settle()
     before = len(server.transport.requests)
@@ -492,8 +482,9 @@ async def test_a_refusal_of_a_moment_costs_neither_reads_nor_a_list(
 
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)
 async def test_only_a_kind_that_no_longer_exists_stops_being_read(
-    server: Any, watched: Any, settle: Any, code: int, reason: str
+    server: Any, code: int, reason: str
 ) -> None:
+    watched = await server.watched()
     server.put("a")
     await settle()
     server.faults.extend([refusal(code, reason)] * 100)
@@ -513,18 +504,17 @@ async def test_only_a_kind_that_no_longer_exists_stops_being_read(
     assert watched.degraded() == {}
 
 
-async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(
-    server: Any, start: Any
-) -> None:
+async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(server: Any) -> None:
     server.faults.extend([lambda _request: LOST] * 100)
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     with pytest.raises(CacheSyncTimeoutError, match="connection reset"):
         await cache.wait_for_sync(10)
     assert cache.degraded() == {}
 
 
-async def test_watches_that_break_after_a_while_are_resumed_however_often(server: Any, watched: Any) -> None:
+async def test_watches_that_break_after_a_while_are_resumed_however_often(server: Any) -> None:
+    await server.watched()
     for _ in range(10):
         for _ in range(2):
             await anyio.sleep(60)
@@ -535,29 +525,27 @@ async def test_watches_that_break_after_a_while_are_resumed_however_often(server
     assert [query.get("sendInitialEvents") for query in server.queries] == ["true"] + [None] * 10
 
 
-async def test_an_unknown_answer_of_a_list_is_a_failure_not_the_end(server: Any, start: Any) -> None:
+async def test_an_unknown_answer_of_a_list_is_a_failure_not_the_end(server: Any) -> None:
     server.streams_lists = False
     server.put("a")
     server.faults.extend([None, lambda _request: FakeResponse(200, b"<html>")])
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
 
 
 @pytest.mark.parametrize("body", [{}, {"error": "sign in"}, {"kind": "Status", "status": "Failure"}])
-async def test_json_without_items_is_no_list_and_empties_no_cache(
-    server: Any, start: Any, heard: Any, body: dict[str, Any]
-) -> None:
+async def test_json_without_items_is_no_list_and_empties_no_cache(server: Any, body: dict[str, Any]) -> None:
     server.streams_lists = False
     server.put("a")
-    cache = await start()
-    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    cache = await server.start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
     await cache.wait_for_sync(1)
-    heard.take()
+    server.heard.take()
     server.faults.extend([refusal(410, "Expired"), lambda _request: FakeResponse(200, body)])
     server.hang_up(LOST)
     await anyio.sleep(60)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert not server.faults
-    assert heard.take() == []
+    assert server.heard.take() == []

@@ -13,22 +13,22 @@ from controller_runtime.cache import (
 )
 from controller_runtime.machinery import metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from ctrl_testkit.small import names
+from ctrl_testkit.small import names, settle
 
 
 class TestOwnWrites:
-    async def test_are_read_before_the_watch_tells_of_them(
-        self, server: Any, watched: Any, settle: Any, heard: Any
-    ) -> None:
+    async def test_are_read_before_the_watch_tells_of_them(self, server: Any) -> None:
+        watched = await server.watched()
         server.put("a", data={"n": "1"})
         await settle()
         written = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))
         watched.remember_write(written)
         assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
         assert [obj.data for obj in await watched.list(ConfigMap)] == [{"n": "2"}]
-        assert heard.take() == ["add a"]
+        assert server.heard.take() == ["add a"]
 
-    async def test_give_way_to_what_is_newer(self, server: Any, watched: Any, settle: Any) -> None:
+    async def test_give_way_to_what_is_newer(self, server: Any) -> None:
+        watched = await server.watched()
         server.put("a", silent=True)
         written = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
         server.put("a", data={"n": "2"})
@@ -36,9 +36,8 @@ class TestOwnWrites:
         watched.remember_write(written)
         assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
 
-    async def test_outlast_older_events_that_arrive_late(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_outlast_older_events_that_arrive_late(self, server: Any) -> None:
+        watched = await server.watched()
         server.version = 98  # the next versions are 99 and 100, which compare differently as text
         older = server.put("a", data={"n": "1"}, silent=True)
         newest = server.put("a", data={"n": "2"}, silent=True)
@@ -51,11 +50,9 @@ class TestOwnWrites:
         await settle()
         assert await watched.list(ConfigMap) == []
 
-    async def test_are_found_by_index_and_label_as_they_are_now(
-        self, server: Any, start: Any, settle: Any
-    ) -> None:
+    async def test_are_found_by_index_and_label_as_they_are_now(self, server: Any) -> None:
         server.put("a", data={"n": "1"}, metadata={"labels": {"x": "1"}})
-        cache = await start()
+        cache = await server.start()
         await cache.index_field(ConfigMap, "n", lambda obj: [obj.data["n"]])
         await cache.list(ConfigMap)
         cache.remember_write(
@@ -68,7 +65,8 @@ class TestOwnWrites:
         assert names(await cache.list(ConfigMap, labels={"x": "1"})) == []
         assert names(await cache.list(ConfigMap, labels={"x": "2"}, namespace="team-a")) == ["a"]
 
-    async def test_are_seen_by_readers_of_metadata_too(self, server: Any, watched: Any) -> None:
+    async def test_are_seen_by_readers_of_metadata_too(self, server: Any) -> None:
+        watched = await server.watched()
         partial = metadata_only(ConfigMap)
         assert await watched.list(partial) == []
         watched.remember_write(
@@ -79,9 +77,8 @@ class TestOwnWrites:
         watched.remember_write(partial.from_dict(server.put("b", silent=True)))
         assert names(await watched.list(ConfigMap)) == ["a"]
 
-    async def test_that_delete_hide_the_object_until_another_takes_its_name(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_that_delete_hide_the_object_until_another_takes_its_name(self, server: Any) -> None:
+        watched = await server.watched()
         server.put("a")
         await settle()
         obj = await watched.get(ConfigMap, ("team-a", "a"))
@@ -94,8 +91,9 @@ class TestOwnWrites:
 
     @pytest.mark.parametrize("reported", [True, False], ids=["its end comes", "its end is missed"])
     async def test_that_delete_outlast_late_news_of_an_earlier_object_of_the_name(
-        self, server: Any, watched: Any, settle: Any, *, reported: bool
+        self, server: Any, *, reported: bool
     ) -> None:
+        watched = await server.watched()
         first = server.put("a", uid="first")
         await settle()
         changed = server.put("a", uid="first", data={"n": "1"}, silent=True)
@@ -119,8 +117,9 @@ class TestOwnWrites:
         assert [each.metadata.uid for each in await watched.list(ConfigMap)] == ["third"]
 
     async def test_that_delete_what_goes_slowly_hide_it_no_longer_than_the_watch_is_silent(
-        self, server: Any, watched: Any, settle: Any
+        self, server: Any
     ) -> None:
+        watched = await server.watched()
         server.put("a")
         await settle()
         watched.remember_delete(await watched.get(ConfigMap, ("team-a", "a")))
@@ -128,9 +127,8 @@ class TestOwnWrites:
         await settle()
         assert names(await watched.list(ConfigMap)) == ["a"]
 
-    async def test_that_take_the_last_finalizer_away_delete(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_that_take_the_last_finalizer_away_delete(self, server: Any) -> None:
+        watched = await server.watched()
         dying = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
         server.put("a", metadata=dying)
         await settle()
@@ -139,9 +137,8 @@ class TestOwnWrites:
         watched.remember_write(obj)
         assert await watched.list(ConfigMap) == []
 
-    async def test_that_delete_outlast_the_news_that_it_was_dying(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_that_delete_outlast_the_news_that_it_was_dying(self, server: Any) -> None:
+        watched = await server.watched()
         server.put("a")
         await settle()
         marked = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -156,9 +153,9 @@ class TestOwnWrites:
     @pytest.mark.parametrize("early", [True, False], ids=["after its event", "before its event"])
     @pytest.mark.parametrize("kind", [Namespace, metadata_only(Namespace)], ids=["whole", "metadata"])
     async def test_of_a_terminating_namespace_do_not_hide_it(
-        self, server: Any, start: Any, settle: Any, kind: Any, *, early: bool
+        self, server: Any, kind: Any, *, early: bool
     ) -> None:
-        cache = await start()
+        cache = await server.start()
         terminating, spec = {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"finalizers": ["kubernetes"]}
         watched = {"namespace": "", **({"spec": spec} if kind is Namespace else {})}
         server.put("a", metadata=terminating, **watched)
@@ -173,18 +170,14 @@ class TestOwnWrites:
             await settle()
         assert (await cache.get(kind, ("", "a"))).labels == {"x": "y"}
 
-    async def test_without_the_label_that_is_selected_are_not_remembered(
-        self, server: Any, start: Any
-    ) -> None:
-        cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
+    async def test_without_the_label_that_is_selected_are_not_remembered(self, server: Any) -> None:
+        cache = await server.start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
         await cache.list(ConfigMap)
         cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await cache.list(ConfigMap) == []
 
-    async def test_that_remove_the_selected_label_hide_the_object(
-        self, server: Any, start: Any, settle: Any
-    ) -> None:
-        cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
+    async def test_that_remove_the_selected_label_hide_the_object(self, server: Any) -> None:
+        cache = await server.start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
         selected = {"labels": {"app": "x"}}
         server.put("a", metadata=selected)
         assert names(await cache.list(ConfigMap)) == ["a"]
@@ -194,9 +187,8 @@ class TestOwnWrites:
         await settle()
         assert names(await cache.list(ConfigMap)) == ["a"]
 
-    async def test_are_forgotten_when_a_bookmark_passes_them_or_in_time(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_are_forgotten_when_a_bookmark_passes_them_or_in_time(self, server: Any) -> None:
+        watched = await server.watched()
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert names(await watched.list(ConfigMap)) == ["a"]
         server.bookmark()
@@ -206,8 +198,8 @@ class TestOwnWrites:
         await anyio.sleep(121)
         assert names(await watched.list(ConfigMap)) == []
 
-    async def test_that_the_cache_does_not_select_are_not_remembered(self, server: Any, start: Any) -> None:
-        cache = await start(
+    async def test_that_the_cache_does_not_select_are_not_remembered(self, server: Any) -> None:
+        cache = await server.start(
             by_object={
                 ConfigMap: ByObject(
                     labels={"app": "x"}, fields={"metadata.name": "a"}, namespaces=("team-a",)
@@ -223,9 +215,8 @@ class TestOwnWrites:
         )
         assert await cache.list(ConfigMap) == []
 
-    async def test_that_delete_what_the_watch_never_told_of_make_room_for_another(
-        self, server: Any, watched: Any, settle: Any
-    ) -> None:
+    async def test_that_delete_what_the_watch_never_told_of_make_room_for_another(self, server: Any) -> None:
+        watched = await server.watched()
         written = ConfigMap.from_dict(server.put("a", silent=True))
         watched.remember_write(written)
         watched.remember_delete(written)
@@ -235,8 +226,9 @@ class TestOwnWrites:
         assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
 
     async def test_that_delete_are_forgotten_when_an_object_of_the_name_is_reported_deleted_later(
-        self, server: Any, watched: Any, settle: Any
+        self, server: Any
     ) -> None:
+        watched = await server.watched()
         written = ConfigMap.from_dict(server.put("a", silent=True))
         watched.remember_write(written)
         server.remove("a", silent=True)
@@ -247,7 +239,8 @@ class TestOwnWrites:
         (informer,) = watched._informers.values()
         assert not informer.store._writes
 
-    async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:
+    async def test_remembered_in_another_order_leave_the_newest(self, server: Any) -> None:
+        watched = await server.watched()
         first = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
         second = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))
         watched.remember_write(second)
@@ -255,11 +248,11 @@ class TestOwnWrites:
         assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
 
     @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
-    async def test_outlast_a_relist_that_is_older(self, server: Any, start: Any, streams: bool) -> None:
+    async def test_outlast_a_relist_that_is_older(self, server: Any, streams: bool) -> None:
         server.streams_lists = streams
         server.put("gone")
         server.put("reborn")
-        cache = await start()
+        cache = await server.start()
         await cache.list(ConfigMap)
         server.remove("gone", silent=True)
         server.put("reborn", silent=True, uid="another")
@@ -276,10 +269,8 @@ class TestOwnWrites:
             ("reborn", "ours"),
         }
 
-    async def test_outlast_a_bookmark_of_another_namespace(
-        self, server: Any, start: Any, settle: Any
-    ) -> None:
-        cache = await start(default_namespaces=("team-a", "team-b"))
+    async def test_outlast_a_bookmark_of_another_namespace(self, server: Any) -> None:
+        cache = await server.start(default_namespaces=("team-a", "team-b"))
         await cache.list(ConfigMap)
         for namespace in ("team-a", "team-b"):
             written = server.put("w", namespace=namespace, silent=True)
@@ -293,7 +284,8 @@ class TestOwnWrites:
         # The watch of one namespace has passed the write without showing it, so that object is gone.
         assert len(left) == 1
 
-    async def test_stay_in_their_namespace(self, server: Any, watched: Any) -> None:
+    async def test_stay_in_their_namespace(self, server: Any) -> None:
+        watched = await server.watched()
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await watched.list(ConfigMap, namespace="team-b") == []
         assert await watched.list(ConfigMap, fields={"metadata.name": "b"}) == []

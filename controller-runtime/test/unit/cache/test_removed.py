@@ -17,9 +17,9 @@ from controller_runtime.workqueue import PriorityQueue
 LOST = TransportError("connection reset", host="https://api")
 
 
-async def test_the_cache_waits_no_longer_for_an_informer_that_is_removed(server: Any, start: Any) -> None:
+async def test_the_cache_waits_no_longer_for_an_informer_that_is_removed(server: Any) -> None:
     server.faults.extend([lambda _request: LOST] * 100)
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     async with anyio.create_task_group() as tasks:
         tasks.cancel_scope.deadline = anyio.current_time() + 60
@@ -29,10 +29,10 @@ async def test_the_cache_waits_no_longer_for_an_informer_that_is_removed(server:
     assert not tasks.cancel_scope.cancelled_caught
 
 
-async def test_a_read_that_waits_for_a_removed_informer_starts_a_new_one(server: Any, start: Any) -> None:
+async def test_a_read_that_waits_for_a_removed_informer_starts_a_new_one(server: Any) -> None:
     server.put("a")
     server.faults.extend([lambda _request: LOST] * 3)
-    cache = await start()
+    cache = await server.start()
     found: list[str] = []
 
     async def read() -> None:
@@ -47,11 +47,9 @@ async def test_a_read_that_waits_for_a_removed_informer_starts_a_new_one(server:
         assert found == ["a"]
 
 
-async def test_a_source_whose_informer_is_removed_before_its_first_list_fails(
-    server: Any, start: Any
-) -> None:
+async def test_a_source_whose_informer_is_removed_before_its_first_list_fails(server: Any) -> None:
     server.faults.extend([lambda _request: LOST] * 100)
-    cache = await start()
+    cache = await server.start()
     kind = source.Kind(cache, ConfigMap, handler.EnqueueRequestForObject())
     queue: PriorityQueue[Request] = PriorityQueue()
     async with anyio.create_task_group() as tasks:
@@ -62,10 +60,10 @@ async def test_a_source_whose_informer_is_removed_before_its_first_list_fails(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_removed_informer_degrades_its_kind_no_more(server: Any, start: Any) -> None:
+async def test_a_removed_informer_degrades_its_kind_no_more(server: Any) -> None:
     denied = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
     server.faults.extend([lambda _request: denied] * 100)
-    cache = await start()
+    cache = await server.start()
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     assert degraded() == 1

@@ -8,7 +8,7 @@ import msgspec
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.fake import FakeClient
-from ctrl_testkit.small import names
+from ctrl_testkit.small import names, settle
 
 
 class View(msgspec.Struct):
@@ -29,11 +29,9 @@ def size(obj: Any) -> list[str]:
     return [value for key, value in (obj.data or {}).items() if key == "size"]
 
 
-async def test_an_index_gets_the_declared_fields_and_follows_changes(
-    server: Any, start: Any, settle: Any
-) -> None:
+async def test_an_index_gets_the_declared_fields_and_follows_changes(server: Any) -> None:
     given.clear()
-    cache = await start()
+    cache = await server.start()
     await cache.index_field(ConfigMap, "shade", shade, reads=View)
     await cache.index_field(ConfigMap, "size", size, reads=View)
     await cache.list(ConfigMap)
@@ -48,10 +46,10 @@ async def test_an_index_gets_the_declared_fields_and_follows_changes(
     assert given == [View] * 3
 
 
-async def test_fields_of_another_shape_are_skipped_as_the_object_is(server: Any, start: Any) -> None:
+async def test_fields_of_another_shape_are_skipped_as_the_object_is(server: Any) -> None:
     server.put("odd", data={"shade": 1})
     server.put("even", data={"shade": "red"})
-    cache = await start()
+    cache = await server.start()
     await cache.index_field(ConfigMap, "shade", shade, reads=View)
     assert names(await cache.list(ConfigMap, fields={"shade": "red"})) == ["even"]
     assert (await cache.get_informer(ConfigMap)).skipped == 1

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from controller_runtime import cache, handler, source
+from controller_runtime import handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import BadObjectError, ByObject, UndecodableObjectError, reflector
 from controller_runtime.cache.codec import entry_of
@@ -19,18 +19,17 @@ from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.rawjson import Limits
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
+from ctrl_testkit.small import settle
 
 WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
 REASON = r"^ConfigMap team-a/wide: more than 24000 items$"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
 
 
-async def test_it_is_left_out_of_lists_and_named_by_reads(
-    server: Any, start: Any, decoded: list[int]
-) -> None:
+async def test_it_is_left_out_of_lists_and_named_by_reads(server: Any, decoded: list[int]) -> None:
     server.put("narrow")
     server.put("wide", **WIDE)
-    made = await start()
+    made = await server.start()
     await made.index_field(ConfigMap, "k1", lambda obj: [(obj.data or {}).get("k1", "none")])
     with capture_logs() as lines:
         for _ in range(3):
@@ -44,11 +43,9 @@ async def test_it_is_left_out_of_lists_and_named_by_reads(
     assert max(decoded) < 1000
 
 
-async def test_handlers_that_need_its_name_or_owners_hear_of_it(
-    server: Any, start: Any, settle: Any, decoded: list[int]
-) -> None:
+async def test_handlers_that_need_its_name_or_owners_hear_of_it(server: Any, decoded: list[int]) -> None:
     server.put("wide", metadata={"ownerReferences": [OWNER]}, **WIDE)
-    made = await start()
+    made = await server.start()
     queue: PriorityQueue[Request] = PriorityQueue()
     to_owner = handler.enqueue_request_for_owner(ConfigMap, only_controller=True)
     async with anyio.create_task_group() as tasks:
@@ -72,9 +69,8 @@ async def test_handlers_that_need_its_name_or_owners_hear_of_it(
     assert decoded == []
 
 
-async def test_it_replaces_the_state_before_and_is_replaced_by_the_state_after(
-    server: Any, watched: cache.Cache, settle: Any, heard: Any
-) -> None:
+async def test_it_replaces_the_state_before_and_is_replaced_by_the_state_after(server: Any) -> None:
+    watched = await server.watched()
     server.put("wide")
     await settle()
     server.put("wide", **WIDE)
@@ -84,22 +80,22 @@ async def test_it_replaces_the_state_before_and_is_replaced_by_the_state_after(
     server.put("wide", data={"k": "v"})
     await settle()
     assert (await watched.get(ConfigMap, ("team-a", "wide"))).data == {"k": "v"}
-    heard.take()
+    server.heard.take()
     server.put("wide", **WIDE)
     server.remove("wide")
     await settle()
-    assert heard.take() == ["delete wide"]
+    assert server.heard.take() == ["delete wide"]
 
 
-async def test_limits_are_options_and_transforms_do_not_see_it(server: Any, start: Any) -> None:
+async def test_limits_are_options_and_transforms_do_not_see_it(server: Any) -> None:
     server.put("wide", **WIDE)
 
     def fail(obj: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(obj)
 
-    made = await start(by_object={ConfigMap: ByObject(transform=fail)})
+    made = await server.start(by_object={ConfigMap: ByObject(transform=fail)})
     assert await made.list(ConfigMap) == []
-    wider = await start(limits=Limits(items=200_000))
+    wider = await server.start(limits=Limits(items=200_000))
     assert len((await wider.get(ConfigMap, ("team-a", "wide"))).data or {}) == 100_000
 
 
@@ -145,9 +141,8 @@ def test_an_object_that_cannot_be_stored_names_the_reason(text: bytes, reason: s
         (100_000, "more than 12000 objects and lists"),
     ],
 )
-async def test_deep_objects_are_survived(
-    server: Any, watched: cache.Cache, settle: Any, depth: int, reason: str
-) -> None:
+async def test_deep_objects_are_survived(server: Any, depth: int, reason: str) -> None:
+    watched = await server.watched()
     metadata = b'{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"}'
     deep = b'{"metadata":' + metadata + b',"x":' + b"[" * depth + b"]" * depth + b"}"
     server.say(b'{"type":"ADDED","object":' + deep + b"}")
@@ -165,14 +160,14 @@ async def test_deep_objects_are_survived(
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5000])
-async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start: Any, depth: int) -> None:
+async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, depth: int) -> None:
     server.streams_lists = False
     nested = msgspec.Raw(b"[" * depth + b"]" * depth)
     managed = msgspec.Raw(b'[{"fieldsV1":' + b'{"f:x":' * depth + b"1" + b"}" * depth + b"}]")
     server.put("a")
     server.put("b", metadata={"managedFields": managed})
     server.put("deep", data=nested)
-    made = await start()
+    made = await server.start()
     assert [obj.name for obj in await made.list(ConfigMap)] == ["a", "b"]
     known = (await made.get_informer(ConfigMap)).keys("team-a")
     assert sorted(key.name for key in known) == ["a", "b", "deep"]
@@ -180,7 +175,7 @@ async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
 async def test_other_tasks_get_a_turn_after_each_large_object(
-    server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
+    server: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
     between, taken = [0], reflector.Reflector.take
 
@@ -199,7 +194,7 @@ async def test_other_tasks_get_a_turn_after_each_large_object(
         server.put(f"large-{number}", data={"k": "x" * 300_000})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tick)
-        made = await start()
+        made = await server.start()
         await made.get_informer(ConfigMap)
         await made.wait_for_sync(1)
         tasks.cancel_scope.cancel()

@@ -18,7 +18,8 @@ from controller_runtime.controller import Controller, Options, reconcile_id
 from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import raised
 from controller_runtime.reconcile import ControllerError, Request, Result
-from ctrl_testkit.scripted import A, B, Make, Script, Settle, running, total
+from ctrl_testkit.scripted import A, B, Make, Script, running, total
+from ctrl_testkit.small import make_pod, settle
 
 
 async def test_every_series_is_there_before_the_first_reconcile(make: Make) -> None:
@@ -129,9 +130,7 @@ async def test_a_duration_of_0_is_the_default(make: Make) -> None:
     assert (made.settings.reconciliation_timeout, made.settings.cache_sync_timeout) == (None, 120)
 
 
-async def test_workers_begin_when_the_sources_have_seen_what_there_is(
-    make: Make, world: Any, make_pod: Any
-) -> None:
+async def test_workers_begin_when_the_sources_have_seen_what_there_is(make: Make, world: Any) -> None:
     world.held.add(Pod)
     world.put(make_pod("a"))
     script = Script()
@@ -159,7 +158,7 @@ async def test_a_kind_that_is_never_listed_fails_the_controller_in_time(make: Ma
 
 
 async def test_a_refused_kind_does_not_stop_the_controller_and_is_taken_up_later(
-    make: Make, world: Any, make_pod: Any
+    make: Make, world: Any
 ) -> None:
     world.refused[Pod] = 404
     world.put(make_pod("a"))
@@ -178,9 +177,7 @@ async def test_a_refused_kind_does_not_stop_the_controller_and_is_taken_up_later
     assert any("degraded" in line["event"] and line["source"] == "kind source: Pod" for line in lines)
 
 
-async def test_asked_to_stop_while_it_waits_for_sources_it_stops(
-    make: Make, world: Any, settle: Settle
-) -> None:
+async def test_asked_to_stop_while_it_waits_for_sources_it_stops(make: Make, world: Any) -> None:
     world.held.add(Pod)
     script = Script()
     made = make(script)
@@ -192,7 +189,7 @@ async def test_asked_to_stop_while_it_waits_for_sources_it_stops(
     assert anyio.current_time() - 1000 < 1
 
 
-async def test_a_source_added_later_is_taken_up_at_once(make: Make, world: Any, make_pod: Any) -> None:
+async def test_a_source_added_later_is_taken_up_at_once(make: Make, world: Any) -> None:
     script = Script()
     world.put(make_pod("a"))
     async with world.cache() as informers, running(make(script)) as made:

@@ -28,6 +28,7 @@ from ctrl_testkit.managers import (
     new_manager,
     running,
 )
+from ctrl_testkit.small import make_pod
 
 
 async def test_the_lease_is_held_until_everything_else_ended_and_then_released(diary: list[str]) -> None:
@@ -202,9 +203,7 @@ class Seen:
         return ctrl.Result()
 
 
-async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(
-    world: Any, make_pod: Any
-) -> None:
+async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(world: Any) -> None:
     server, seen = LeaseServer(), Seen()
     held_by_another(server)
     lists_take = 0.0
@@ -234,9 +233,7 @@ async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_lis
         assert len(world.transport.requests) == asked
 
 
-async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
-    world: Any, make_pod: Any
-) -> None:
+async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(world: Any) -> None:
     server, seen = LeaseServer(), Seen()
     held_by_another(server)
 

@@ -40,6 +40,7 @@ from ctrl_testkit.managers import (
     new_manager,
     running,
 )
+from ctrl_testkit.small import make_pod
 
 
 async def test_others_are_ready_before_the_leaders_runnables_start_and_end_before_them(
@@ -339,7 +340,7 @@ async def test_runnables_need_not_be_hashable_and_may_be_equal(diary: list[str])
     assert diary == ["starts", "starts"]
 
 
-async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any, make_pod: Any) -> None:
+async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any) -> None:
     async def api(request: rest.Request) -> Any:
         if request.path == "/version":
             return answer(request)
