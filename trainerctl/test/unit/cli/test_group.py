@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +63,48 @@ GOLD = {
 }
 
 
-def run(tmp_path: Path, *objects: Data, flags: tuple[str, ...] = ()) -> int:
-    path = tmp_path / "in.yaml"
-    path.write_text(yaml.safe_dump_all(objects))
-    return trainerctl.main(["group", "-f", str(path), *flags])
+Run = Callable[..., int]
+Group = Callable[..., Any]
 
 
-def group(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: Data, **flags: str) -> Any:
-    given = tuple(f"--{name}={value}" for name, value in flags.items())
-    assert run(tmp_path, *objects, flags=("-o", "json", *given)) == 0
-    (answer,) = json.loads(capsys.readouterr().out)["pods"]
-    return answer
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a function that runs the command for a file with the objects."""
+
+    def command(*objects: Data, flags: tuple[str, ...] = ()) -> int:
+        path = tmp_path / "in.yaml"
+        path.write_text(yaml.safe_dump_all(objects))
+        return trainerctl.main(["group", "-f", str(path), *flags])
+
+    return command
 
 
-def test_every_value_names_what_it_is_due_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, POD, GOLD)
+@pytest.fixture
+def groups(run: Run, capsys: pytest.CaptureFixture[str]) -> Group:
+    """Return a function that returns the command's answers about the pods of the objects, as JSON."""
+
+    def command(*objects: Data, **flags: str) -> Any:
+        assert (
+            run(*objects, flags=("-o", "json", *(f"--{name}={value}" for name, value in flags.items()))) == 0
+        )
+        return json.loads(capsys.readouterr().out)["pods"]
+
+    return command
+
+
+@pytest.fixture
+def group(groups: Group) -> Group:
+    """Return a function that returns the command's answer about the only pod of the objects."""
+
+    def command(*objects: Data, **flags: str) -> Any:
+        (answer,) = groups(*objects, **flags)
+        return answer
+
+    return command
+
+
+def test_every_value_names_what_it_is_due_to(group: Group) -> None:
+    answer = group(TRAIN_JOB, JOB_SET, JOB, POD, GOLD)
 
     assert [f"{owner['kind']} {owner['name']}" for owner in answer["owners"]] == [
         "Job j",
@@ -94,26 +122,22 @@ def test_every_value_names_what_it_is_due_to(tmp_path: Path, capsys: pytest.Capt
     assert "missing" not in answer
 
 
-def test_a_priority_class_that_is_not_given_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_priority_class_that_is_not_given_is_told(group: Group) -> None:
     labelled = {**POD, "spec": {**POD["spec"], "priorityClassName": "gold"}}
 
-    without = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled)
-    given = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled, GOLD)
+    without = group(TRAIN_JOB, JOB_SET, JOB, labelled)
+    given = group(TRAIN_JOB, JOB_SET, JOB, labelled, GOLD)
 
     assert (without["group"]["priorityClassName"], without["missing"]) == ("train", ["PriorityClass gold"])
     assert given["group"]["priorityClassName"] == "gold"
     assert "PriorityClass gold: that it exists" in given["dueTo"]["priorityClassName"]
 
 
-def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(group: Group) -> None:
     job = obj("batch/v1", "Job", "j", spec={"parallelism": 2})
     legacy = obj("scheduling.run.ai/v2alpha2", "PodGroup", "pg-p-uid-j", spec={"minMember": 1})
 
-    answer = group(tmp_path, capsys, job, pod("p", job), legacy)
+    answer = group(job, pod("p", job), legacy)
 
     assert answer["group"]["name"] == "pg-p-uid-j"
     assert (
@@ -122,7 +146,7 @@ def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
     assert answer["dueTo"]["name"] == ["Job j: uid"]
 
 
-def test_what_others_have_may_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_others_have_may_decide(groups: Group) -> None:
     spec = {
         "launcherCreationPolicy": "WaitForWorkersReady",
         "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
@@ -131,21 +155,19 @@ def test_what_others_have_may_decide(tmp_path: Path, capsys: pytest.CaptureFixtu
     labels = {"training.kubeflow.org/job-name": "m", "training.kubeflow.org/job-role": "launcher"}
     worker, launcher = pod("w", job), pod("l", labels=labels, spec={"schedulerName": "other"})
 
-    assert run(tmp_path, job, worker, launcher, flags=("-o", "json")) == 0
-
-    answer = json.loads(capsys.readouterr().out)["pods"][0]
+    answer = groups(job, worker, launcher)[0]
     assert answer["group"]["minMember"] == 3
     assert "Pod l: that it exists" in answer["dueTo"]["minMember"]
     assert "MPIJob m: spec.mpiReplicaSpecs.Worker.replicas" in answer["dueTo"]["minMember"]
 
 
-def test_subgroups_and_the_pods_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_subgroups_and_the_pods_own(group: Group) -> None:
     lws = obj(
         "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": 3}}
     )
     worker = pod("p", lws, labels={"leaderworkerset.sigs.k8s.io/worker-index": "1"})
 
-    answer = group(tmp_path, capsys, lws, worker)
+    answer = group(lws, worker)
 
     assert answer["group"]["subGroups"] == [
         {"name": "leader", "minMember": 1},
@@ -155,10 +177,10 @@ def test_subgroups_and_the_pods_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert answer["group"]["subGroup"] == "workers"
 
 
-def test_the_text_has_a_line_for_each_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_has_a_line_for_each_value(capsys: pytest.CaptureFixture[str], run: Run) -> None:
     stateful_set = obj("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
 
-    assert run(tmp_path, stateful_set, pod("db-0", stateful_set)) == 0
+    assert run(stateful_set, pod("db-0", stateful_set)) == 0
 
     assert capsys.readouterr().out.splitlines() == [
         "Pod team-a/db-0",
@@ -184,10 +206,8 @@ def test_the_text_has_a_line_for_each_value(tmp_path: Path, capsys: pytest.Captu
         ),
     ],
 )
-def test_pods_that_are_left_alone(
-    left: Data, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert group(tmp_path, capsys, left) == {"pod": "team-a/p", "leftAlone": why}
+def test_pods_that_are_left_alone(left: Data, why: str, group: Group) -> None:
+    assert group(left) == {"pod": "team-a/p", "leftAlone": why}
 
 
 SKIPPED = {"annotations": {"kai.scheduler/skip-podgrouper": "true"}}
@@ -206,10 +226,10 @@ SKIPPED_JOB = obj("batch/v1", "Job", "j", **SKIPPED)
     ],
 )
 def test_rules_that_know_the_annotation_to_skip_pods_leave_them_alone(
-    objects: list[Data], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    objects: list[Data], why: str, group: Group
 ) -> None:
-    assert group(tmp_path, capsys, *objects)["group"]["name"].startswith("pg-")
-    left = group(tmp_path, capsys, *objects, rules="v0.17")
+    assert group(*objects)["group"]["name"].startswith("pg-")
+    left = group(*objects, rules="v0.17")
     assert left == {"pod": "team-a/p", "leftAlone": why}
 
 
@@ -221,27 +241,23 @@ def selecting(tmp_path: Path, **pod_grouper: Any) -> str:
     return str(path)
 
 
-def test_pods_that_the_managers_selectors_leave_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pods_that_the_managers_selectors_leave_out(tmp_path: Path, group: Group) -> None:
     config = selecting(tmp_path, podLabelSelector={"team": "blue"}, namespaceLabelSelector={"kai": "enabled"})
     blue = pod("p", labels={"team": "blue"})
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
 
-    assert group(tmp_path, capsys, pod("p"), config=config)["leftAlone"] == (
-        "podGrouper.podLabelSelector does not select it"
-    )
+    assert group(pod("p"), config=config)["leftAlone"] == ("podGrouper.podLabelSelector does not select it")
     unlabelled = {**namespace, "metadata": {"name": "team-a"}}
-    assert group(tmp_path, capsys, blue, unlabelled, config=config)["leftAlone"] == (
+    assert group(blue, unlabelled, config=config)["leftAlone"] == (
         "podGrouper.namespaceLabelSelector does not select the namespace team-a"
     )
     labelled = {**namespace, "metadata": {"name": "team-a", "labels": {"kai": "enabled"}}}
-    assert "missing" not in group(tmp_path, capsys, blue, labelled, config=config)
-    assert group(tmp_path, capsys, blue, config=config)["missing"] == ["Namespace team-a"]
+    assert "missing" not in group(blue, labelled, config=config)
+    assert group(blue, config=config)["missing"] == ["Namespace team-a"]
 
 
-def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
+def test_a_pod_without_a_group_fails_the_command(capsys: pytest.CaptureFixture[str], run: Run) -> None:
+    assert run(TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
 
     shown = capsys.readouterr()
     missing = 'pod team-a/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"'
@@ -249,15 +265,15 @@ def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.
     assert "pg-q-uid-q" in shown.out
 
 
-def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_managers_settings_count(tmp_path: Path, run: Run, group: Group) -> None:
     config = selecting(tmp_path, queueLabelKey="team", schedulerName="mine")
     mine = pod("p", labels={"team": "blue"}, spec={"schedulerName": "mine"})
 
-    answer = group(tmp_path, capsys, mine, config=config)
+    answer = group(mine, config=config)
 
     assert answer["group"]["queue"] == "blue"
     Path(config).write_text("kind: Other")
-    assert run(tmp_path, mine, flags=(f"--config={config}",)) == 2
+    assert run(mine, flags=(f"--config={config}",)) == 2
 
 
 @pytest.mark.parametrize(
@@ -278,21 +294,19 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_input_that_makes_no_sense(
-    objects: list[Data], shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    objects: list[Data], shown: str, capsys: pytest.CaptureFixture[str], run: Run
 ) -> None:
-    assert run(tmp_path, *objects) == 2
+    assert run(*objects) == 2
     assert shown in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(group: Group) -> None:
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "1"}
     objects = (TRAIN_JOB, JOB_SET, JOB, pod("p", JOB, labels=labels))
 
-    oldest = group(tmp_path, capsys, *objects)["group"]
-    by_crd = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup))["group"]
-    by_flag = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup), rules="v0.13")["group"]
+    oldest = group(*objects)["group"]
+    by_crd = group(*objects, custom_resource_definition(PodGroup))["group"]
+    by_flag = group(*objects, custom_resource_definition(PodGroup), rules="v0.13")["group"]
 
     assert oldest == by_flag
     assert (oldest["name"], oldest["minMember"]) == ("pg-js-uid-js-node", 6)
@@ -338,210 +352,101 @@ def test_a_malformed_crd_of_the_pod_group_decides_nothing(
     assert "minMember" in capsys.readouterr().out
 
 
-def test_an_owner_that_kubectl_printed_in_another_version_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_owner_that_kubectl_printed_in_another_version_is_found(run: Run, group: Group) -> None:
     printed = {**TRAIN_JOB, "apiVersion": "trainer.kubeflow.org/v2"}
 
-    answer = group(tmp_path, capsys, printed, JOB_SET, JOB, POD, GOLD)
+    answer = group(printed, JOB_SET, JOB, POD, GOLD)
 
     assert (answer["grouper"], answer["group"]["queue"]) == ("SkipTopOwner Grouper", "q")
     stranger = {**printed, "metadata": {**printed["metadata"], "uid": "another"}}
-    assert run(tmp_path, stranger, JOB_SET, JOB, POD, GOLD) == 1
+    assert run(stranger, JOB_SET, JOB, POD, GOLD) == 1
 
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "a"}]}}
-SEGMENTS = {"replicas": 2, "template": TEMPLATE}
+JOBSET_API, LWS_API = "jobset.x-k8s.io/v1alpha2", "leaderworkerset.x-k8s.io/v1"
+
+
+def workload(api_version: str, kind: str, **spec: Any) -> Data:
+    return obj(api_version, kind, "w", spec=spec)
+
+
+def of_job(name: str, *, numbers: Data | None = None, **fields: Any) -> Data:
+    return {"name": name, **fields, "template": {"spec": {**(numbers or {}), "template": TEMPLATE}}}
+
+
+def of_ray(name: str, **fields: Any) -> Data:
+    return {"groupName": name, **fields, "template": TEMPLATE}
+
+
+def ray_cluster(*worker_groups: Data) -> Data:
+    return workload(
+        "ray.io/v1", "RayCluster", headGroupSpec={"template": TEMPLATE}, workerGroupSpecs=list(worker_groups)
+    )
+
+
+def segments(replicas: int = 2) -> Data:
+    return {"replicas": replicas, "template": TEMPLATE}
+
+
 WORKLOADS = [
-    (obj("batch/v1", "Job", "w", spec={"template": TEMPLATE}), {"w-0": ""}),
-    (obj("apps/v1", "Deployment", "w", spec={"template": TEMPLATE}), {"w-0": ""}),
-    (
-        obj(
-            "jobset.x-k8s.io/v1alpha2",
-            "JobSet",
-            "w",
-            spec={
-                "replicatedJobs": [
-                    {"name": "node", "template": {"spec": {"template": TEMPLATE}}},
-                    {"name": "idle", "replicas": 0, "template": {"spec": {"template": TEMPLATE}}},
-                ]
-            },
-        ),
-        {"w-node-0-0": "node-replica-0"},
-    ),
-    (
-        obj(
-            "ray.io/v1",
-            "RayCluster",
-            "w",
-            spec={
-                "headGroupSpec": {"template": TEMPLATE},
-                "workerGroupSpecs": [{"groupName": "g", "replicas": 1, "template": TEMPLATE}],
-            },
-        ),
-        {"w-head": "headgroup", "w-g-0": "g"},
-    ),
-    (
-        obj(
-            "leaderworkerset.x-k8s.io/v1",
-            "LeaderWorkerSet",
-            "w",
-            spec={"leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}},
-        ),
-        {"w-0-0": "leader", "w-0-1": "workers"},
-    ),
-    (
-        obj(
-            "kubeflow.org/v1",
-            "PyTorchJob",
-            "w",
-            spec={"pytorchReplicaSpecs": {"Master": {**SEGMENTS, "replicas": 1}, "Worker": SEGMENTS}},
-        ),
-        {"w-master-0": "master", "w-worker-0": "worker"},
-    ),
-    (
-        obj(
-            "kubeflow.org/v1",
-            "XGBoostJob",
-            "w",
-            spec={"xgbReplicaSpecs": {"Master": {**SEGMENTS, "replicas": 1}, "Worker": SEGMENTS}},
-        ),
-        {"w-master-0": "", "w-worker-0": ""},
-    ),
-    (
-        obj(
-            "ray.io/v1",
-            "RayCluster",
-            "w",
-            spec={
-                "headGroupSpec": {"template": TEMPLATE},
-                "workerGroupSpecs": [
-                    {"groupName": "idle", "replicas": 0, "template": TEMPLATE},
-                    {"groupName": "off", "replicas": 1, "suspend": True, "template": TEMPLATE},
-                    {"groupName": "g", "minReplicas": 1, "template": TEMPLATE},
-                ],
-            },
-        ),
-        {"w-head": "headgroup", "w-g-0": "g"},
-    ),
-    (
-        obj(
-            "leaderworkerset.x-k8s.io/v1",
-            "LeaderWorkerSet",
-            "w",
-            spec={"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}},
-        ),
-        {"w-0-0": "leader"},
-    ),
-    (
-        obj(
-            "kubeflow.org/v1",
-            "TFJob",
-            "w",
-            spec={"tfReplicaSpecs": {"PS": {**SEGMENTS, "replicas": 0}, "Worker": SEGMENTS}},
-        ),
-        {"w-worker-0": ""},
-    ),
-    (
-        obj(
-            "kubeflow.org/v2beta1",
-            "MPIJob",
-            "w",
-            spec={"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}},
-        ),
-        {"w-launcher-0": ""},
-    ),
-]
+    (workload("batch/v1", "Job", template=TEMPLATE), {"w-0": ""}),
+    (workload("apps/v1", "Deployment", template=TEMPLATE), {"w-0": ""}),
+    (workload(JOBSET_API, "JobSet", replicatedJobs=[of_job("node"), of_job("idle", replicas=0)]), {"w-node-0-0": "node-replica-0"}),
+    (ray_cluster(of_ray("g", replicas=1)), {"w-head": "headgroup", "w-g-0": "g"}),
+    (workload(LWS_API, "LeaderWorkerSet", leaderWorkerTemplate={"size": 2, "workerTemplate": TEMPLATE}),
+     {"w-0-0": "leader", "w-0-1": "workers"}),
+    (workload("kubeflow.org/v1", "PyTorchJob", pytorchReplicaSpecs={"Master": segments(1), "Worker": segments()}),
+     {"w-master-0": "master", "w-worker-0": "worker"}),
+    (workload("kubeflow.org/v1", "XGBoostJob", xgbReplicaSpecs={"Master": segments(1), "Worker": segments()}),
+     {"w-master-0": "", "w-worker-0": ""}),
+    (ray_cluster(of_ray("idle", replicas=0), of_ray("off", replicas=1, suspend=True), of_ray("g", minReplicas=1)),
+     {"w-head": "headgroup", "w-g-0": "g"}),
+    (workload(LWS_API, "LeaderWorkerSet", leaderWorkerTemplate={"workerTemplate": TEMPLATE}), {"w-0-0": "leader"}),
+    (workload("kubeflow.org/v1", "TFJob", tfReplicaSpecs={"PS": segments(0), "Worker": segments()}), {"w-worker-0": ""}),
+    (workload("kubeflow.org/v2beta1", "MPIJob", mpiReplicaSpecs={"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}),
+     {"w-launcher-0": ""}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("workload", "pods"), WORKLOADS, ids=lambda each: each.get("kind", ""))
+@pytest.mark.parametrize(("given", "pods"), WORKLOADS, ids=lambda each: each.get("kind", ""))
 def test_the_pods_of_a_workload_that_is_given_alone_are_made(
-    workload: Data, pods: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: Data, pods: dict[str, str], groups: Group
 ) -> None:
-    without_uid = {name: value for name, value in workload["metadata"].items() if name != "uid"}
-    workload = {**workload, "metadata": without_uid}
+    without_uid = {name: value for name, value in given["metadata"].items() if name != "uid"}
+    given = {**given, "metadata": without_uid}
 
-    assert run(tmp_path, workload, flags=("-o", "json", "--rules=v0.17")) == 0
-
-    shown = json.loads(capsys.readouterr().out)["pods"]
+    shown = groups(given, rules="v0.17")
     assert {each["pod"].removeprefix("team-a/"): each["group"].get("subGroup", "") for each in shown} == pods
     assert all(each["group"]["name"].startswith("pg-w-") for each in shown)
 
 
 @pytest.mark.parametrize(
-    ("workload", "pods"),
+    ("given", "pods"),
     [
-        (
-            obj(
-                "jobset.x-k8s.io/v1alpha2",
-                "JobSet",
-                "w",
-                spec={
-                    "replicatedJobs": [
-                        {"name": name, **more, "template": {"spec": {**numbers, "template": TEMPLATE}}}
-                        for name, more, numbers in (
-                            ("negative", {"replicas": -2}, {}),
-                            ("idle", {}, {"parallelism": 0}),
-                            ("done", {}, {"completions": 0}),
-                            ("node", {}, {"parallelism": 3, "completions": 2}),
-                        )
-                    ]
-                },
-            ),
-            ["w-node-0-0"],
-        ),
-        (
-            obj(
-                "ray.io/v1",
-                "RayCluster",
-                "w",
-                spec={
-                    "headGroupSpec": {"template": TEMPLATE},
-                    "workerGroupSpecs": [
-                        {"groupName": "negative", "replicas": -1, "template": TEMPLATE},
-                        {"groupName": "none", "replicas": 1, "maxReplicas": 0, "template": TEMPLATE},
-                        {"groupName": "hostless", "replicas": 1, "numOfHosts": 0, "template": TEMPLATE},
-                        {"groupName": "g", "replicas": 0, "minReplicas": 1, "template": TEMPLATE},
-                    ],
-                },
-            ),
-            ["w-head", "w-g-0"],
-        ),
-        (
-            obj(
-                "kubeflow.org/v1",
-                "TFJob",
-                "w",
-                spec={"tfReplicaSpecs": {"PS": {**SEGMENTS, "replicas": -1}, "Worker": SEGMENTS}},
-            ),
-            ["w-worker-0"],
-        ),
+        (workload(JOBSET_API, "JobSet", replicatedJobs=[
+            of_job("negative", replicas=-2), of_job("idle", numbers={"parallelism": 0}), of_job("done", numbers={"completions": 0}),
+            of_job("node", numbers={"parallelism": 3, "completions": 2})]), ["w-node-0-0"]),
+        (ray_cluster(of_ray("negative", replicas=-1), of_ray("none", replicas=1, maxReplicas=0),
+                     of_ray("hostless", replicas=1, numOfHosts=0), of_ray("g", replicas=0, minReplicas=1)), ["w-head", "w-g-0"]),
+        (workload("kubeflow.org/v1", "TFJob", tfReplicaSpecs={"PS": segments(-1), "Worker": segments()}), ["w-worker-0"]),
     ],
     ids=["JobSet", "RayCluster", "TFJob"],
-)
-def test_only_pods_that_an_operator_creates_are_made(
-    workload: Data, pods: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, workload, flags=("-o", "json", "--rules=v0.17")) == 0
-
-    shown = json.loads(capsys.readouterr().out)["pods"]
+)  # fmt: skip
+def test_only_pods_that_an_operator_creates_are_made(given: Data, pods: list[str], groups: Group) -> None:
+    shown = groups(given, rules="v0.17")
     assert [each["pod"].removeprefix("team-a/") for each in shown] == pods
 
 
 @pytest.mark.parametrize(("spec", "needed"), [({}, 1), ({"completions": 5}, 1), ({"parallelism": 2}, 2)])
-def test_a_job_has_the_numbers_that_the_api_server_sets(
-    spec: Data, needed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_has_the_numbers_that_the_api_server_sets(spec: Data, needed: int, group: Group) -> None:
     annotations = {"kai.scheduler/batch-min-member": "3"}
     job = obj("batch/v1", "Job", "w", spec={**spec, "template": TEMPLATE}, annotations=annotations)
 
-    assert group(tmp_path, capsys, job, rules="v0.17")["group"]["minMember"] == needed
-    assert group(tmp_path, capsys, job, pod("p", job), rules="v0.17")["group"]["minMember"] == needed
+    assert group(job, rules="v0.17")["group"]["minMember"] == needed
+    assert group(job, pod("p", job), rules="v0.17")["group"]["minMember"] == needed
 
 
-def test_fields_without_a_value_are_dropped_as_the_api_server_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fields_without_a_value_are_dropped_as_the_api_server_does(groups: Group) -> None:
     """A template of a chart often writes a field without its value."""
     worker_group = {"groupName": "w", "replicas": 2, "minReplicas": None, "numOfHosts": None, "suspend": None}
     spec = {"headGroupSpec": None, "enableInTreeAutoscaling": None, "workerGroupSpecs": [worker_group]}
@@ -551,15 +456,11 @@ def test_fields_without_a_value_are_dropped_as_the_api_server_does(
     )
     head, leader = pod("h", cluster, labels={"ray.io/group": "headgroup"}), pod("l-0", lws)
 
-    assert run(tmp_path, cluster, lws, head, leader, flags=("-o", "json", "--rules=v0.17")) == 0
-
-    shown = json.loads(capsys.readouterr().out)["pods"]
+    shown = groups(cluster, lws, head, leader, rules="v0.17")
     assert [each["group"]["minMember"] for each in shown] == [3, 1]
 
 
-def test_a_workload_of_which_no_pods_are_shown_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workload_of_which_no_pods_are_shown_is_named(capsys: pytest.CaptureFixture[str], run: Run) -> None:
     idle = obj("apps/v1", "StatefulSet", "idle", spec={"replicas": 0, "template": TEMPLATE})
     job_set = obj(
         "jobset.x-k8s.io/v1alpha2",
@@ -570,33 +471,31 @@ def test_a_workload_of_which_no_pods_are_shown_is_named(
     )
     other = obj("trainer.kubeflow.org/v1alpha1", "TrainJob", "other")
 
-    assert run(tmp_path, TRAIN_JOB, job_set, other, idle, GOLD) == 0
+    assert run(TRAIN_JOB, job_set, other, idle, GOLD) == 0
 
     note = " ".join(capsys.readouterr().err.split())
     assert "no pods are shown of TrainJob other, StatefulSet idle: there are none, or" in note
 
 
-def test_a_value_that_was_given_is_never_a_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_that_was_given_is_never_a_default(group: Group) -> None:
     service = obj("serving.knative.dev/v1", "Service", "s")
     revision = obj(
         "serving.knative.dev/v1", "Revision", "r", annotations={"autoscaling.knative.dev/min-scale": "0"}
     )
     labels = {"serving.knative.dev/revision": "r", "kai.scheduler/preemptibility": "preemptible"}
 
-    due = group(tmp_path, capsys, service, revision, pod("p", service, labels=labels))["dueTo"]
+    due = group(service, revision, pod("p", service, labels=labels))["dueTo"]
 
     assert due["name"] == ["Revision r: uid"]
     assert due["minMember"] == ["Revision r: annotation autoscaling.knative.dev/min-scale"]
 
 
 def test_the_search_for_causes_logs_nothing_about_values_that_nobody_wrote(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], run: Run
 ) -> None:
     labels = {"kai.scheduler/preemptibility": "preemptible"}
 
-    assert run(tmp_path, pod("p", labels=labels)) == 0
+    assert run(pod("p", labels=labels)) == 0
 
     written = capsys.readouterr()
     assert "preemptiblex" not in written.out + written.err
@@ -612,10 +511,8 @@ def test_the_search_for_causes_logs_nothing_about_values_that_nobody_wrote(
         ({"priorityClassName": "high", "priority": "app"}, {}, ""),
     ],
 )
-def test_a_misspelled_label_gets_a_hint(
-    labels: Data, annotations: Data, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer = group(tmp_path, capsys, pod("p", labels=labels, annotations=annotations))
+def test_a_misspelled_label_gets_a_hint(labels: Data, annotations: Data, hint: str, group: Group) -> None:
+    answer = group(pod("p", labels=labels, annotations=annotations))
 
     assert [each.partition("; ")[2] for each in answer.get("hints", ())] == ([hint] if hint else [])
 
@@ -635,7 +532,7 @@ OLD_UID, NEW_UID = (f"00000000-0000-4000-8000-00000000000{number}" for number in
     ],
 )
 def test_a_pod_from_its_own_yaml_is_grouped_again(
-    named: str, owner_uid: str, grouped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    named: str, owner_uid: str, grouped: bool, group: Group
 ) -> None:
     solo = pod("solo", annotations={"pod-group-name": named})
     solo["metadata"]["uid"] = NEW_UID
@@ -643,7 +540,7 @@ def test_a_pod_from_its_own_yaml_is_grouped_again(
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "solo", "uid": owner_uid}
     stored["metadata"]["ownerReferences"] = [reference]
 
-    answer = group(tmp_path, capsys, solo, *([stored] if owner_uid else []))
+    answer = group(solo, *([stored] if owner_uid else []))
 
     if grouped:
         assert answer["group"]["name"] == f"pg-solo-{NEW_UID}"
@@ -651,14 +548,12 @@ def test_a_pod_from_its_own_yaml_is_grouped_again(
         assert answer["leftAlone"] == f"it has no owner and is already assigned to the group {named}"
 
 
-def test_values_that_come_from_the_input_are_not_defaults(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_that_come_from_the_input_are_not_defaults(group: Group) -> None:
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
     one = {"name": "node", "template": {"spec": {"parallelism": 3}}}
     job_set = obj("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec={"replicatedJobs": [one]})
 
-    due = group(tmp_path, capsys, job_set, pod("p", job_set, labels=labels), rules="v0.17")["dueTo"]
+    due = group(job_set, pod("p", job_set, labels=labels), rules="v0.17")["dueTo"]
 
     assert due["minSubGroup"] == ["JobSet js: spec.replicatedJobs"]
     assert due["subGroup"] == [f"Pod p: label {label}" for label in sorted(labels)]
@@ -666,9 +561,7 @@ def test_values_that_come_from_the_input_are_not_defaults(
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha2"])
-def test_an_ignored_field_has_no_cause(
-    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_ignored_field_has_no_cause(version: str, capsys: pytest.CaptureFixture[str], run: Run) -> None:
     spec = {
         "schedulingPolicy": {"gang": {"minCount": 2}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -676,7 +569,7 @@ def test_an_ignored_field_has_no_cause(
     }
     gang = obj(f"scheduling.k8s.io/{version}", "PodGroup", "g", spec=spec)
 
-    assert run(tmp_path, gang, GOLD, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
+    assert run(gang, GOLD, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
 
     lines = capsys.readouterr().out.splitlines()
     (line,) = [each for each in lines if "ignored" in each]
@@ -703,14 +596,9 @@ WORKFLOW = obj(
     ],
 )
 def test_an_owner_that_the_shipped_role_does_not_permit_reading_gets_a_hint(
-    given: list[Data],
-    owners: list[str],
-    name: str,
-    more: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    given: list[Data], owners: list[str], name: str, more: str, group: Group
 ) -> None:
-    answer = group(tmp_path, capsys, WORKFLOW, pod("p", WORKFLOW), *given)
+    answer = group(WORKFLOW, pod("p", WORKFLOW), *given)
 
     assert ([each["kind"] for each in answer["owners"]], answer["group"]["name"]) == (owners, name)
     text = (
