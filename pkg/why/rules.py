@@ -37,9 +37,7 @@ class Rule(NamedTuple):
 
 _WAITING: Final = Severity.WAITING
 _CREATE: Final = "Create the {reference} in namespace {reference.namespace}."
-_FIELD: Final = (
-    "Correct the field in the TrainJob or its runtime. To see where each value comes from: trainerctl explain -f FILE"
-)
+_FIELD: Final = "Correct the field in the TrainJob or its runtime. To see where each value comes from: trainerctl explain -f FILE"
 _FIT: Final = "Lower spec.trainer.numNodes or the requests of the pods, or {add}."
 _LARGER: Final = "Lower spec.trainer.resourcesPerNode, or {add}."
 _LIMITS: Final = "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace."

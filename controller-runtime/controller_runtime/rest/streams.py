@@ -308,6 +308,7 @@ class WatchLoop:
         Raises:
             StatusError: the line is an ERROR line.
         """
+        raw: msgspec.Raw | dict[str, msgspec.Raw]
         try:
             try:
                 event = rawjson.decode_line(line)

@@ -318,7 +318,7 @@ async def test_an_object_is_decoded_only_by_who_looks_at_it(world: Any) -> None:
             super().model_post_init(context)
             decoded.append(self.name)
 
-    owned = {
+    owned: dict[str, Any] = {
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u", "controller": True}]
     }
     whole = handler.enqueue_requests_from_map_func(request_of)
