@@ -112,7 +112,7 @@ class Reconciler(Protocol):
         """
 
 
-_NAMES_OF_NO_RESULTS: Final = frozenset({"bool", "int", "float", "str", "dict", "list", "timedelta"})
+_NAMES_OF_NO_RESULTS: Final = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "timedelta"})
 
 
 def _may_be_none(returns: object) -> bool:
@@ -156,7 +156,8 @@ def _check_function(function: Callable[..., object], name: str) -> None:
     if returns is inspect.Signature.empty:
         return  # nothing is known
     other = isinstance(returns, type) and not (issubclass(returns, Result) or issubclass(Result, returns))
-    if other or str(returns) in _NAMES_OF_NO_RESULTS or _may_be_none(returns):
+    generic = str(returns).partition("[")[0]  # of tuple[Result, Exception], as in Go
+    if other or generic in _NAMES_OF_NO_RESULTS or _may_be_none(returns):
         shown = returns.__name__ if isinstance(returns, type) else returns
         raise ControllerError(f"{name} returns {shown}; it must return a Result")
 

@@ -133,6 +133,9 @@ class Builder:
         """
         given: object = handle
         if not isinstance(given, handler.EventHandler):
+            if isinstance(given, type):
+                self._problem = f"the handler {given.__name__} is a class: pass an instance"
+                return self
             hint = "; use handler.enqueue_requests_from_map_func(…)" if callable(given) else ""
             self._problem = f"watches() takes an EventHandler, not {type(given).__name__}{hint}"
             return self

@@ -33,7 +33,6 @@ from .options import LEVELS, LOGGERS, OURS, Options, current, level_of, limit
 _TEMPLATE: Final = {key: value for key, value in vars(logging.makeLogRecord({})).items() if key != "exc_text"}
 _RESERVED: Final = frozenset(_TEMPLATE) | {"message", "asctime", "taskName", "exc_text"}
 """The attributes that every record has."""
-_ERRORS: Final = frozenset({"error", "exc_info"})
 _UNBOUND: Final = context.__file__
 _place: Final = CallsiteParameterAdder(
     [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
@@ -157,8 +156,10 @@ class Logger(structlog.BoundLoggerBase):
         try:
             if arguments:
                 message = _formatted(message, arguments)
-            for key in fields.keys() & _ERRORS:
-                fields[key] = _exception_of(fields[key])
+            if "exc_info" in fields:
+                fields["exc_info"] = _exception_of(fields["exc_info"])
+            if "error" in fields:
+                fields["error"] = _readable(fields["error"])
             event = {**self._context, **fields, "event": message}
             self._logger.handle(method, merge_contextvars(self, method, merge_context(self, method, event)))
         except raised.FAILURES:
@@ -209,16 +210,22 @@ def _formatted(message: str, arguments: tuple[object, ...]) -> str:
 
 
 def _exception_of(given: object) -> object:
-    """Return the exception that ``exc_info`` or ``error`` means, as in ``logging``: True means the one that is being
-    handled.
-
-    An exception whose attributes cannot be read is replaced, because handlers and processors would fail with it.
-    """
-    if given is True:
-        given = sys.exception()
-    elif type(given) is tuple and len(given) == 3:
+    """Return the exception that ``exc_info`` means, as in ``logging``: True and 1 mean the one that is being handled."""
+    if type(given) is tuple and len(given) == 3:
         given = given[1]
-    return raised.readable(given) if isinstance(given, BaseException) else given
+    elif type(given) in (bool, int):
+        given = sys.exception() if given else None
+    return _readable(given)
+
+
+def _readable(value: object) -> object:
+    """Return a value that every handler and processor can compare with ``isinstance``."""
+    try:
+        isinstance(value, str)
+    except Exception:
+        if not issubclass(type(value), BaseException):
+            return raised.text(value)
+    return raised.readable(value) if isinstance(value, BaseException) else value
 
 
 def bind(name: str) -> Logger:

@@ -109,6 +109,16 @@ class ReturnsDelay:
         return timedelta(1)
 
 
+class ReturnsAsInGo:
+    async def reconcile(self, request: ctrl.Request) -> tuple[ctrl.Result, Exception | None]:
+        return ctrl.Result(), None
+
+
+class ReturnsAsInGoAsText:
+    async def reconcile(self, request: "ctrl.Request") -> "tuple[ctrl.Result, Exception | None]":
+        return ctrl.Result(), None
+
+
 class MayReturnNothing:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result | None:
         return None
@@ -125,6 +135,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "no argument": (NoArgument, r"NoArgument\.reconcile must take one argument"),
     "two arguments": (TwoArguments, r"TwoArguments\.reconcile must take one argument"),
     "a delay": (ReturnsDelay, r"ReturnsDelay\.reconcile returns timedelta; it must return a Result"),
+    "as in Go": (ReturnsAsInGo, r"ReturnsAsInGo\.reconcile returns tuple\[.*; it must return a Result"),
+    "as in Go, as a text": (ReturnsAsInGoAsText, r"returns tuple\[.*; it must return a Result"),
     "or nothing": (MayReturnNothing, r"MayReturnNothing\.reconcile returns .* it must return a Result"),
     "or nothing, as a text": (MayReturnNothingAsText, r"returns ctrl.Result \| None; it must return a"),
     "bool": (ReturnsBool, r"ReturnsBool\.reconcile returns bool; it must return a Result"),
@@ -330,6 +342,10 @@ DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
     "function as handler": (
         lambda: empty().for_(ConfigMap).watches(Secret, plain),  # type: ignore[arg-type]
         r"takes an EventHandler, not function; use handler\.enqueue_requests_from_map_func",
+    ),
+    "class of a handler": (
+        lambda: empty().for_(ConfigMap).watches(Secret, handler.EnqueueRequestForObject),  # type: ignore[arg-type]
+        "the handler EnqueueRequestForObject is a class: pass an instance",
     ),
     "function as source": (
         lambda: empty().for_(ConfigMap).watches_raw_source(coroutine),  # type: ignore[arg-type]

@@ -147,6 +147,28 @@ def test_a_log_call_never_raises(
     assert handler is Fails or stream.getvalue().count("Failed") >= 6
 
 
+class NoClass:
+    """An object that is compared with no class, such as a proxy whose target is gone."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise ReferenceError("gone")
+
+    def __str__(self) -> str:
+        return "a proxy"
+
+
+@pytest.mark.parametrize("key", ["error", "exc_info", "value"])
+def test_a_line_with_an_object_that_is_no_error_is_not_lost(
+    handled: Callable[[logging.Handler], None], key: str
+) -> None:
+    stream, kept = io.StringIO(), Kept()
+    log.configure(stream=stream)
+    handled(kept)
+    log.logger_from("x").error("Failed", **{key: NoClass()})
+    assert [record.getMessage() for record in kept.records] == ["Failed"]
+    assert "Failed" in stream.getvalue()
+
+
 def test_the_library_configures_nobody() -> None:
     code = (
         "import logging, structlog, controller_runtime as ctrl\n"
@@ -178,6 +200,7 @@ def fail(logger: Any) -> None:
         logger.exception("Failed %d times", 2, pod="p")
         logger.warning("Failed", exc_info=True)
         logger.warning("Failed", exc_info=sys.exc_info())
+        logger.warning("Failed", exc_info=1)
         logger.critical("Failed", error=error)
 
 
@@ -188,18 +211,16 @@ def test_calls_in_the_form_of_logging_have_its_meaning(handled: Callable[[loggin
     fail(logger)
     assert [record.getMessage() for record in kept.records] == [
         "Failed 2 times",
-        "Failed",
-        "Failed",
-        "Failed",
+        *["Failed"] * 4,
     ]
-    assert [record.levelname for record in kept.records] == ["ERROR", "WARNING", "WARNING", "CRITICAL"]
+    assert [record.levelname for record in kept.records] == ["ERROR", *["WARNING"] * 3, "CRITICAL"]
     assert all(record.exc_info and isinstance(record.exc_info[1], ValueError) for record in kept.records)
     assert vars(kept.records[0])["pod"] == "p"
     logger.info("%s and %(no)s", "a")
     logger.info("%(name)s", {"name": "a"})
     logger.warning("Nothing is handled", exc_info=True)
-    assert [record.getMessage() for record in kept.records[4:6]] == ["%s and %(no)s a", "a"]
-    assert kept.records[6].exc_info is None
+    assert [record.getMessage() for record in kept.records[5:7]] == ["%s and %(no)s a", "a"]
+    assert kept.records[7].exc_info is None
 
 
 def test_a_record_has_the_place_of_the_call(handled: Callable[[logging.Handler], None]) -> None:
