@@ -210,7 +210,7 @@ def _formatted(message: str, arguments: tuple[object, ...]) -> str:
 
 
 def _exception_of(given: object) -> object:
-    """Return the exception that ``exc_info`` means, as in ``logging``: True and 1 mean the one that is being handled."""
+    """Return the exception that ``exc_info`` means, as in ``logging``: True and 1 mean the one being handled."""
     if type(given) is tuple and len(given) == 3:
         given = given[1]
     elif type(given) in (bool, int):
