@@ -157,7 +157,7 @@ def _problems_of_schema(
     if separately in document and separately in properties:
         for each in structural.problems(properties[separately], document[separately]):
             path = None if each.path is None else (separately, *each.path)
-            yield structural.Problem(path, each.text, each.grave)
+            yield structural.Problem(path, each.text, each.grave, at=(separately, *each.at))
 
 
 def _has_rules(schema: JSON) -> bool:
@@ -169,7 +169,7 @@ def _has_rules(schema: JSON) -> bool:
 
 
 def _is_unchanged(problem: structural.Problem, document: Document, live: Document) -> bool:
-    path = problem.path or ()
+    path = problem.at if problem.path is None else problem.path
     if problem.text == "Required value":
         path = path[:-1]
     return _at(document, path) == _at(live, path)

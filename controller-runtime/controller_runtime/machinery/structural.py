@@ -7,6 +7,8 @@ CEL rules and formats are not checked.
 
 from __future__ import annotations
 
+import decimal
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,11 +28,15 @@ _MAX_EXACT: Final = (1 << 53) - 1
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value and its path. If a problem is ``grave``, the server does not evaluate the CEL rules."""
+    """An invalid value and its path. If a problem is ``grave``, the server does not evaluate the CEL rules.
+
+    The server names no path for a value that matches a wrong number of alternatives; ``at`` is its path.
+    """
 
     path: Path | None
     text: str
     grave: bool = False
+    at: Path = ()
 
     def __str__(self) -> str:
         return f"{render(self.path) if self.path else '<nil>'}: {self.text}"
@@ -73,9 +79,10 @@ def problems(schema: Schema, value: JSON, path: Path = ()) -> Iterator[Problem]:
         shown = f'Invalid value: "{kind}": {where} in body must be of type {{}}: "{kind}"'
         yield Problem(path, shown.format(",".join(wanted)), grave=True)
         if either and schema.get("anyOf"):
-            yield Problem(None, f'Invalid value: "": "{where}" must validate at least one schema (anyOf)')
+            yield _unmatched(path, "must validate at least one schema (anyOf)")
             yield Problem(path, shown.format("integer"), grave=True)
         return
+    yield from _combined(schema, value, path)
     if (options := schema.get("enum")) is not None and value not in options:
         listed = ", ".join(go_json(option) for option in options)
         yield Problem(path, f"Unsupported value: {go_json(value)}: supported values: {listed}", grave=True)
@@ -92,6 +99,38 @@ def problems(schema: Schema, value: JSON, path: Path = ()) -> Iterator[Problem]:
             yield from _object(schema, value, path)
 
 
+def _combined(schema: Schema, value: JSON, path: Path) -> Iterator[Problem]:
+    """Yield the problems with the alternatives and combinations of a schema.
+
+    If no alternative matches, the problems of the first one follow.
+    """
+    if alternatives := schema.get("anyOf"):
+        found = [[*problems(each, value, path)] for each in alternatives]
+        if all(found):
+            yield _unmatched(path, "must validate at least one schema (anyOf)")
+            yield from found[0]
+    if alternatives := schema.get("oneOf"):
+        found = [[*problems(each, value, path)] for each in alternatives]
+        text = "must validate one and only one schema (oneOf). Found"
+        if all(found):
+            yield _unmatched(path, f"{text} none valid")
+            yield from found[0]
+        elif (number := found.count([])) > 1:
+            yield _unmatched(path, f"{text} {number} valid alternatives")
+    if alternatives := schema.get("allOf"):
+        found = [[*problems(each, value, path)] for each in alternatives]
+        yield from itertools.chain(*found)
+        if any(found):
+            none = ". None validated" if all(found) else ""
+            yield _unmatched(path, f"must validate all the schemas (allOf){none}")
+    if (refused := schema.get("not")) and not any(True for _ in problems(refused, value, path)):
+        yield _unmatched(path, "must not validate the schema (not)")
+
+
+def _unmatched(path: Path, text: str) -> Problem:
+    return Problem(None, f'Invalid value: "": "{render(path)}" {text}', at=path)
+
+
 def _text(schema: Schema, value: str, path: Path) -> Iterator[Problem]:
     shown = f"Invalid value: {go_json(value)}: {render(path)} in body should"
     if len(value) > (most := schema.get("maxLength", len(value))):
@@ -104,10 +143,22 @@ def _text(schema: Schema, value: str, path: Path) -> Iterator[Problem]:
 
 def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
     shown = f"Invalid value: {go_json(value)}: {render(path)} in body should be"
-    if value < (least := schema.get("minimum", value)):
-        yield Problem(path, f"{shown} greater than or equal to {least}")
-    if value > (most := schema.get("maximum", value)):
-        yield Problem(path, f"{shown} less than or equal to {most}")
+    if (least := schema.get("minimum")) is not None:
+        if schema.get("exclusiveMinimum"):
+            if value <= least:
+                yield Problem(path, f"{shown} greater than {least}")
+        elif value < least:
+            yield Problem(path, f"{shown} greater than or equal to {least}")
+    if (most := schema.get("maximum")) is not None:
+        if schema.get("exclusiveMaximum"):
+            if value >= most:
+                yield Problem(path, f"{shown} less than {most}")
+        elif value > most:
+            yield Problem(path, f"{shown} less than or equal to {most}")
+    if (unit := schema.get("multipleOf")) and not float(
+        decimal.Decimal(str(value)) / decimal.Decimal(str(unit))
+    ).is_integer():
+        yield Problem(path, f"{shown} a multiple of {unit}")
 
 
 def _sized(schema: Schema, items: str, count: int, path: Path) -> Iterator[Problem]:
@@ -156,12 +207,12 @@ def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
 def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Problem]:
     yield from _sized(schema, "Properties", len(value), path)
     properties = schema.get("properties") or {}
-    for name in schema.get("required") or ():
-        if name not in value:
-            yield Problem((*path, name), "Required value", grave=True)
     additional = schema.get("additionalProperties")
     for key, each in value.items():
         if key in properties:
             yield from problems(properties[key], each, (*path, key))
         elif isinstance(additional, dict):
             yield from problems(additional, each, (*path, key))
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield Problem((*path, name), "Required value", grave=True)

@@ -16,9 +16,10 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually
+from controller_runtime.envtest import Environment, eventually
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, unstructured
+from ctrl_testkit import combined
 from ctrl_testkit.alike import CASES, differences
 from ctrl_testkit.alike.world import (
     CRD,
@@ -85,3 +86,11 @@ async def test_memory_differs_from_a_server_where_documented(
 ) -> None:
     real = comparable(await DIFFERENT[name](served, namespace))
     assert comparable(await DIFFERENT[name](memory(), namespace)) != real
+
+
+async def test_a_server_says_the_same_about_alternatives_and_combinations(
+    control_plane: Environment, live_client: LiveClient, namespace: str
+) -> None:
+    await control_plane.install_crds(combined.COMBINED_CRD)
+    said = [await combined.problem_of(live_client, namespace, spec) for spec, _ in combined.CASES]
+    assert said == [problem for _, problem in combined.CASES]

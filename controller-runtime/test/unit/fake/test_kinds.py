@@ -11,6 +11,7 @@ from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
 from controller_runtime.machinery import GVK, Object, Struct, crd, errors, metadata_only, unstructured
 from controller_runtime.rest import InvalidRequestError
+from ctrl_testkit import combined
 from ctrl_testkit.kinds import Fleet
 
 RAW = unstructured(GVK("example.org", "v1", "Thing"))
@@ -116,3 +117,23 @@ async def test_a_model_that_is_seen_later_describes_the_kind() -> None:
     other = {**body, "spec": {"crews": [{"name": "b", "replicas": 1}, {"name": "c", "replicas": 1}]}}
     stored = await client.apply(Fleet.from_dict(other), field_owner="me")
     assert [each.name for each in stored.spec.crews or ()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("spec", "problem"), combined.CASES, ids=lambda each: str(each)[:40])
+async def test_alternatives_combinations_and_exclusive_bounds_are_checked(
+    spec: dict[str, Any], problem: str
+) -> None:
+    client = FakeClient(crds=[combined.COMBINED_CRD])
+    assert await combined.problem_of(client, "n", spec) == problem
+
+
+async def test_a_part_that_already_matched_no_alternative_stays_as_it_is() -> None:
+    stored = combined.COMBINED.from_dict({"metadata": {"name": "c", "namespace": "n"}, "spec": {"one": {}}})
+    client = FakeClient(stored, crds=[combined.COMBINED_CRD])
+    found = await client.get(combined.COMBINED, ("n", "c"))
+    found["spec"] = {"one": {}, "threes": 3}
+    await client.update(found)
+    found = await client.get(combined.COMBINED, ("n", "c"))
+    found["spec"] = {"one": {"a": "", "b": ""}}
+    with pytest.raises(errors.InvalidError, match="2 valid alternatives"):
+        await client.update(found)
