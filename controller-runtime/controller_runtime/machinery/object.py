@@ -238,8 +238,9 @@ class Object(Struct, metaclass=_KindType):
     def _unset_parts(self) -> set[str] | None:
         """Return the names of top-level structs that were created by default and are still empty."""
         unset: set[str] | None = None
+        known = self.__pydantic_fields_set__  # the property of this set takes five times as long
         for part in ("metadata", "spec", "status"):
-            if part in self.model_fields_set:
+            if part in known:
                 continue
             value = self.__dict__.get(part)
             if isinstance(value, Struct) and not value.to_dict():

@@ -32,6 +32,11 @@ _CPU: Final = "cpu"
 _WORDS: Final = (_AUTO, _CPU, "gpu")
 _TRAINER: Final = field.Path("spec").child("trainer")
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
+_NODE_RANK: Final = EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=trainernodes.NODE_INDEX)
+_MASTER_PORT: Final = EnvVar(
+    name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)
+)
+"""These two variables are the same in all JobSets, and are not changed."""
 
 
 class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
@@ -106,11 +111,11 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         node_env = [
             EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
             EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
-            EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=trainernodes.NODE_INDEX),
+            _NODE_RANK,
         ]
         master_env = [
             EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=master),
-            EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
+            _MASTER_PORT,
         ]
         for target, name in _targets(policy):
             found = info.find_container_by_pod_set_name(target.job_name, name)
