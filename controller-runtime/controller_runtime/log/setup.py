@@ -117,7 +117,8 @@ class _Records:
         logger, handlers = self._logger, logging.root.handlers
         if len(handlers) == 1 and isinstance(handlers[0], _Lines) and not (logger.handlers or OURS.handlers):
             lines = handlers[0]
-            if lines.takes_all and not logger.filters and logger.propagate and OURS.propagate:
+            between = logger is not OURS and logger.parent is not OURS  # another logger may have handlers
+            if lines.takes_all and not (logger.filters or between) and logger.propagate and OURS.propagate:
                 if not logger.disabled:
                     lines.write(method, event)  # to make a record would take a third of the time of the line
                 return

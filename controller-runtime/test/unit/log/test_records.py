@@ -255,3 +255,33 @@ def test_lines_of_the_application_are_written_if_it_sets_a_level_for_them() -> N
         ("example.app", "info", "Started"),
         ("example.app", "debug", "Detail"),
     ]
+
+
+@pytest.mark.parametrize(
+    "place", ["the logger", "a logger above it", "the logger's filter", "the handler's filter"]
+)
+def test_a_line_of_the_configured_handler_still_passes_handlers_and_filters(place: str) -> None:
+    logging.root.handlers[:] = []
+    stream, kept = io.StringIO(), Kept()
+    log.configure(stream=stream)
+    above = logging.getLogger("controller_runtime.passes")
+    logger = logging.getLogger("controller_runtime.passes.all")
+
+    def drop(record: logging.LogRecord) -> bool:
+        return kept.emit(record) is not None
+
+    {
+        "the logger": lambda: logger.addHandler(kept),
+        "a logger above it": lambda: above.addHandler(kept),
+        "the logger's filter": lambda: logger.addFilter(drop),
+        "the handler's filter": lambda: logging.root.handlers[0].addFilter(drop),
+    }[place]()
+    try:
+        log.logger_from("passes.all").info("Seen", number=1)
+        assert [vars(each)["number"] for each in kept.records] == [1]
+        assert bool(stream.getvalue()) is ("filter" not in place)
+    finally:
+        for each in (above, logger):
+            each.removeHandler(kept)
+        logger.filters.clear()
+        logging.root.handlers[0].filters.clear()
