@@ -268,7 +268,8 @@ def test_a_line_of_the_configured_handler_still_passes_handlers_and_filters(plac
     logger = logging.getLogger("controller_runtime.passes.all")
 
     def drop(record: logging.LogRecord) -> bool:
-        return kept.emit(record) is not None
+        kept.records.append(record)
+        return False
 
     {
         "the logger": lambda: logger.addHandler(kept),
