@@ -10,11 +10,15 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.manifests import VOLUMES
 from trainerctl.localcluster.options import Options
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.runtime import about_train_job
+from pkg.util import podtemplate
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
@@ -54,6 +58,60 @@ async def test_a_train_job_gets_its_claims_and_completes(
     (made,) = await cluster_client.list(CLAIM, namespace=cluster_namespace)
     (used,) = await cluster_client.list(Pod, namespace=cluster_namespace)
     assert made.name in str(used.to_dict()["spec"]["volumes"])
+
+
+def _claims(*names: str, **spec: Any) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {
+        "volumeClaimPolicies": [{"templates": [{"metadata": {"name": name}, "spec": spec} for name in names]}]
+    }
+
+
+# The length of the TrainJob's name, changes of the JobSet's spec, and its volumes.
+JOB_SETS: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = [
+    (4, {}, [{"name": "data"}]),
+    (4, _claims("data"), []),
+    (4, _claims("data", "data"), []),
+    (4, _claims("data", "other"), []),
+    (4, _claims("data"), [{"name": "data"}]),
+    (4, _claims("data", accessModes=["RWX"]), []),
+    (4, _claims("data", accessModes=[]), []),
+    (4, _claims("data", resources={"requests": {"storage": "0"}}), []),
+    (4, _claims("data", resources={}), []),
+    (42, _claims("data"), []),
+    (4, {"coordinator": {"replicatedJob": "node", "podIndex": 1}}, [{"name": "data"}]),
+    (4, {"coordinator": {"replicatedJob": "node", "podIndex": 2}}, [{"name": "data"}]),
+    (26, {"coordinator": {"replicatedJob": "node"}}, [{"name": "data"}]),
+    (27, {"coordinator": {"replicatedJob": "node"}}, [{"name": "data"}]),
+    (27, {"coordinator": {"replicatedJob": "node"}, "network": {"subdomain": "net"}}, [{"name": "data"}]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(JOB_SETS)))
+async def test_job_set_and_the_api_server_refuse_what_is_warned_of(
+    cluster_client: LiveClient, cluster_namespace: str, number: int
+) -> None:
+    length, changes, volumes = JOB_SETS[number]
+    mount = {"name": "data", "mountPath": "/data"}
+    pod = {"containers": [{"name": "node", "image": "busybox", "volumeMounts": [mount]}], "volumes": volumes}
+    job = {"parallelism": 2, "completions": 2, "template": {"spec": pod}}
+    spec = {"replicatedJobs": [{"name": "node", "template": {"spec": job}}], **changes}
+    metadata = {"name": "x" * length, "namespace": cluster_namespace}
+    runtime = TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": {"spec": spec}}})
+    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "x"}}})
+    warned = bool(podtemplate.violations({"metadata": metadata, "spec": spec}))
+    warned = warned or bool(about_train_job(train_job, runtime.spec))
+    refused = False
+    try:
+        await cluster_client.create(JobSet.from_dict({"metadata": metadata, "spec": spec}), dry_run=True)
+        for policy in spec.get("volumeClaimPolicies") or ():
+            for claim in policy["templates"]:
+                body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": claim["spec"]}
+                body["metadata"] = {"name": f"{claim['metadata']['name']}-x", "namespace": cluster_namespace}
+                await cluster_client.create(CLAIM.wrap(body), dry_run=True)
+    except (ForbiddenError, InvalidError):
+        refused = True
+    assert warned == refused
 
 
 async def test_more_claims_than_volumes_are_bound_one_after_the_other(
