@@ -455,11 +455,8 @@ def _job(data: Data) -> Problems:
 def _success_rules(data: Data) -> Problems:
     for index, rule in enumerate(_maps(_map(data, "successPolicy"), "rules")):
         path: Path = ("successPolicy", "rules", index)
-        indexes, count, most = (
-            rule.get("succeededIndexes"),
-            rule.get("succeededCount"),
-            data.get("completions"),
-        )
+        indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+        most = data.get("completions")
         if indexes is None and count is None:
             yield path, "must have succeededIndexes or succeededCount"
         elif indexes is not None:
@@ -497,6 +494,8 @@ def _claim(data: Data) -> Problems:
 
 def _claims(spec: Data) -> Problems:
     """Yield the problems of the claims that JobSet creates for its pods, and of volumes that have their names."""
+    if not spec.get("volumeClaimPolicies"):
+        return
     taken, pods = set[Any](), [_map(job, *_POD_OF_JOB) for job in _maps(spec, "replicatedJobs")]
     containers = (each for pod in pods for *_, each in _containers(pod))
     mounted = {mount.get("name") for each in containers for mount in _maps(each, "volumeMounts")}
@@ -515,7 +514,8 @@ def _claims(spec: Data) -> Problems:
 
 def _coordinator(spec: Data) -> Problems:
     """Yield the problem of a coordinator that is no pod of its job."""
-    leader = _map(spec, "coordinator")
+    if not (leader := _map(spec, "coordinator")):
+        return
     named = (
         each for each in _maps(spec, "replicatedJobs") if each.get("name") == leader.get("replicatedJob")
     )
@@ -614,7 +614,7 @@ _FIELD_OF_VOLUME: Final = _matching(
 _AMOUNT: Final = _matching(
     r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.*)", "containers cannot read this resource"
 )
-_INTERVAL: Final = re.compile(r"\+?0*([0-9]{1,18})(?:-\+?0*([0-9]{1,18}))?", re.ASCII)
+_INTERVAL: Final = re.compile(r"\+?([0-9]{1,64})(?:-\+?([0-9]{1,64}))?", re.ASCII)
 _LONGEST_INDEXES: Final = 64 * 1024
 _NAME: Final = ("metadata", "name")
 _POD_OF_JOB: Final = ("template", "spec", "template", "spec")
