@@ -9,6 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError
 from trainerctl.localcluster.cluster import Cluster
@@ -17,8 +18,8 @@ from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.runtime import about_train_job
-from pkg.util import podtemplate
+from pkg.runtime import core
+from pkg.webhooks import TrainJobWebhook
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
@@ -97,10 +98,12 @@ async def test_job_set_and_the_api_server_refuse_what_is_warned_of(
     job = {"parallelism": 2, "completions": 2, "template": {"spec": pod}}
     spec = {"replicatedJobs": [{"name": "node", "template": {"spec": job}}], **changes}
     metadata = {"name": "x" * length, "namespace": cluster_namespace}
-    runtime = TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": {"spec": spec}}})
-    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "x"}}})
-    warned = bool(podtemplate.violations({"metadata": metadata, "spec": spec}))
-    warned = warned or bool(about_train_job(train_job, runtime.spec))
+    known = FakeClient(
+        TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": {"spec": spec}}})
+    )
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": metadata["name"]}
+    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}})
+    warnings = await TrainJobWebhook(await core.new(known, known)).validate_create(train_job)
     refused = False
     try:
         await cluster_client.create(JobSet.from_dict({"metadata": metadata, "spec": spec}), dry_run=True)
@@ -111,7 +114,7 @@ async def test_job_set_and_the_api_server_refuse_what_is_warned_of(
                 await cluster_client.create(CLAIM.wrap(body), dry_run=True)
     except (ForbiddenError, InvalidError):
         refused = True
-    assert warned == refused
+    assert bool(warnings) == refused
 
 
 async def test_more_claims_than_volumes_are_bound_one_after_the_other(
