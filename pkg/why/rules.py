@@ -37,7 +37,10 @@ class Rule(NamedTuple):
 
 _WAITING: Final = Severity.WAITING
 _CREATE: Final = "Create the {reference} in namespace {reference.namespace}."
-_FIELD: Final = "Correct the field in the TrainJob or its runtime. To see where each value comes from: trainerctl explain -f FILE"
+_FIELD: Final = (
+    "Correct the field in the TrainJob or its runtime. To see where each value comes from: "
+    "trainerctl explain -f FILE"
+)
 _FIT: Final = "Lower spec.trainer.numNodes or the requests of the pods, or {add}."
 _LARGER: Final = "Lower spec.trainer.resourcesPerNode, or {add}."
 _LIMITS: Final = "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace."
@@ -102,6 +105,9 @@ RULES: Final[dict[str, Rule]] = {
         "", "one pod requests more than the ResourceQuota {name} permits: {never}",
         "Lower spec.trainer.resourcesPerNode, or ask the administrator to raise the ResourceQuota {name}; waiting does "
         "not help."),
+    "quota-exceeded/none": Rule(
+        "", "the ResourceQuota {name} permits none of: {requested}",
+        "Ask the administrator to raise the ResourceQuota {name}; waiting does not help."),
     "quota-exceeded/unspecified": Rule(
         "", "the ResourceQuota {name} requires every pod to specify {words}",
         "Set {words} in spec.trainer.resourcesPerNode, or add a LimitRange with defaults."),
@@ -208,7 +214,7 @@ RULES: Final[dict[str, Rule]] = {
         "the command of a container cannot be executed",
         "the command of the {status.label} cannot be executed: {words}", _COMMAND),
     "command-not-found/shell": Rule(
-        "", "the {status.label} cannot execute a command (exit code {code}){said}", _COMMAND),
+        "", "the {status.label} cannot execute a command (exit code {code}){said}", "{advice}" + _COMMAND),
     "container-create": Rule(
         "a container cannot be created, for example because its configuration is not valid",
         "the {status.label} cannot be created: {words}", "{remedy}"),
@@ -489,6 +495,8 @@ RULES: Final[dict[str, Rule]] = {
 """The rules, by the cause or the cause and a word for the variant."""
 
 REMEDIES: Final[dict[str, str]] = {
+    # Pods that a ResourceQuota with scopes refuses.
+    "scopes": "The quota counts only pods of the scope {scopes}: change what puts the pods into it, or: {other}",
     # A container that cannot be created.
     "driver": "Check the GPU driver and the NVIDIA Container Toolkit of the node {node}, or use another node.",
     "mount": "Correct the volume or the volumeMount that the message names, or check the storage of the node {node}.",
@@ -512,6 +520,10 @@ REMEDIES: Final[dict[str, str]] = {
     "pod-removed": "The pod is removed, and its log with it. {keep}",
     "bus-error": "Usually the shared memory is full: mount an emptyDir with medium: Memory at /dev/shm, or use fewer "
         "data workers. ",
+    "instruction": "The program uses instructions that the CPU of the node {node} lacks: use an image that is built "
+        "for it, or other nodes. ",
+    "terminated": "SIGTERM asks a program to end: look for the program that sent it, such as a launcher with a "
+        "timeout, or the shutdown of the node {node}. ",
     "segmentation-fault": "To see where a Python program crashes, set PYTHONFAULTHANDLER=1 in spec.trainer.env. ",
     # A TrainJob, JobSet or Job that failed.
     "read-logs": "Read the logs: trainerctl logs {job.name} -n {job.namespace}{step} --all.",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from pkg.apis.jobset.labels import JOB_INDEX_KEY, JOB_SET_UID_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.liveobject import LiveObject, ago, at, moment, number, text
+from pkg.why.terminations import failures
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 PATIENCE: Final = timedelta(seconds=15)
@@ -129,6 +130,15 @@ class Snapshot:
                 index = pod.annotation(COMPLETION_INDEX) or pod.name
                 newest[step_of(pod), pod.label(JOB_INDEX_KEY), index] = pod
         return list(newest.values())
+
+    @cached_property
+    def failed_ranks(self) -> dict[str, set[int]]:
+        """The ranks of each step of which a container failed. Ranks that were only stopped afterwards are left out."""
+        found: dict[str, set[int]] = {}
+        for pod in (*self.pods, *self.removed):
+            if any(True for _ in failures(pod)):
+                found.setdefault(step_of(pod), set()).add(rank_of(pod))
+        return found
 
     def is_overdue(self, obj: LiveObject) -> bool:
         """Return True if an object is being deleted and should be gone by now.

@@ -467,6 +467,17 @@ OUTPUTS: list[tuple[str, str]] = [
         ("RuntimeError: CUDA error: device-side assert triggered", "set CUDA_LAUNCH_BLOCKING=1"),
         ("OSError: CUDA_HOME does not exist, unable to compile CUDA op(s)", "The image lacks the compiler of CUDA"),
         ("OSError: [Errno 24] Too many open files", "The limit of open files is reached"),
+    ("ImportError: /opt/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister", "The libraries do not fit together"),
+    ("ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set", "No launcher started"),
+    ("RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.", "The program found no GPU"),
+    ("fatal: could not read Username for 'https://git.example': terminal prompts disabled", "A server refused the credentials"),
+    ("ClientError: An error occurred (SignatureDoesNotMatch) when calling the PutObject operation", "A server refused the credentials"),
+    ("ClientError: An error occurred (404) when calling the HeadObject operation: Not Found", "A server does not have this"),
+    ("ERROR: No matching distribution found for fancy-optim==9.9", "pip does not find the package"),
+    ("omegaconf.errors.ConfigAttributeError: Key 'modle' is not in struct", "The configuration has no such key"),
+    ("root@llama-node-0-0.llama: Permission denied (publickey).", "A server refused the SSH key"),
+    ("ORTE was unable to reliably start one or more daemons.", "The launcher did not reach a worker. Look at"),
+    ("/usr/bin/env: 'bash\\r': No such file or directory", "The script has line ends of Windows"),
     ("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'", "A file is missing"),
     ("MemoryError: Unable to allocate 40.0 GiB", "The memory ran out"),
 ]  # fmt: skip
@@ -633,6 +644,12 @@ def kind_missing(version: str) -> State:
     return uncreated(f'no matches for kind "Thing" in version "{version}"')
 
 
+def of_a_scope(world: TrainJobObjects) -> None:
+    refused(FORBIDDEN + "exceeded quota: gold, requested: pods=1, used: pods=0, limited: pods=0")(world)
+    selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["gold"]}]}
+    world.make("v1", "ResourceQuota", "gold", spec={"hard": {"pods": "0"}, "scopeSelector": selector})
+
+
 VARIANTS: list[tuple[str, State]] = [
     *((f"output: {line}", fails_with(1, line)) for line, _ in OUTPUTS),
     *((f"a kind of {group}", kind_missing(f"{group}/v1")) for group in (
@@ -657,6 +674,9 @@ VARIANTS: list[tuple[str, State]] = [
     ("printed nothing", fails_with(3)),
     ("bus error", fails_with(135, "step 1")),
     ("segmentation fault", fails_with(139, "step 1")),
+    ("illegal instruction", fails_with(132, "step 1")),
+    ("terminated", fails_with(143, "step 1")),
+    ("a quota that permits no pods of a priority", of_a_scope),
     ("removed, and an event says how it ended", removed_after(
         "Container node of Pod llama-node-0-0-abcde (step node) ended with exit code 1 (Error): ValueError: bad rate")),
     ("failed, and pods cannot be read", failed_unread),

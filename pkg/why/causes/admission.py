@@ -12,7 +12,8 @@ from typing import Final
 from pkg.why import kinds
 from pkg.why.causes import refusals
 from pkg.why.finding import Finding
-from pkg.why.liveobject import LiveObject, at, text
+from pkg.why.liveobject import LiveObject, at, text, texts
+from pkg.why.rules import remedy
 from pkg.why.snapshot import PATIENCE, Snapshot, event_time
 
 TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
@@ -55,9 +56,24 @@ def _refused(
 def with_rules(snapshot: Snapshot, obj: LiveObject, message: str, *evidence: str) -> Finding:
     """Return the cause that the API server's text shows, with the LimitRanges or webhooks that refused."""
     refusal = refusals.refused(message, obj, *evidence)
+    if refusal.cause == "quota-exceeded" and (scopes := _scopes(snapshot, message)):
+        other = f"{refusal.advice[:1].lower()}{refusal.advice[1:]}"
+        refusal = dataclasses.replace(refusal, advice=remedy("scopes", scopes=scopes, other=other))
     return dataclasses.replace(
         refusal, evidence=(*refusal.evidence, *_rules(snapshot, refusal.cause, message))
     )
+
+
+def _scopes(snapshot: Snapshot, message: str) -> str:
+    """Return the scopes of the ResourceQuota that refused a pod, in words."""
+    for quota in snapshot.all(kinds.QUOTA):
+        if f"quota: {quota.name}" in message:
+            found = list(texts(quota.data, "spec", "scopes"))
+            for each in quota.maps("spec", "scopeSelector", "matchExpressions"):
+                words = (text(each, "scopeName"), text(each, "operator"), ", ".join(texts(each, "values")))
+                found.append(" ".join(filter(None, words)))
+            return " and ".join(found)
+    return ""
 
 
 def lacks_jobs(snapshot: Snapshot) -> bool:

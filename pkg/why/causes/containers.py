@@ -64,8 +64,17 @@ _OTHER_MACHINE: Final = re.compile(r"\bexec(?: user process caused:?|[ /]\S*:) e
 """The first process prints this if the image is built for another architecture."""
 _NOT_EXECUTED: Final = (126, 127)
 """A shell ends with these codes if it cannot execute a command or does not find it."""
-_SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
-_BY_SIGNAL: Final = {135: "bus-error", 139: "segmentation-fault"}
+_SIGNALS: Final = {
+    130: "SIGINT",
+    132: "SIGILL",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    137: "SIGKILL",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
+_BY_SIGNAL: Final = {132: "instruction", 135: "bus-error", 139: "segmentation-fault", 143: "terminated"}
 """The remedy for a container that a signal ended and whose output does not say more."""
 _PROBED: Final = re.compile(r"Container (?P<name>\S{1,63}) failed (?P<probe>liveness|startup) probe")
 _GRACE: Final = timedelta(seconds=30)
@@ -195,9 +204,13 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     unresolved = [line for line in shown if _UNRESOLVED.search(line)]
     if unresolved := [line for line in unresolved if is_lasting or not _WARNING.search(line)]:
         return found("dns-failure", pod, unresolved[-1], *evidence, status=status, code=code)
+    line, advice = outputs.told(snapshot, status)
     if code in _NOT_EXECUTED:
-        said = f": {_last(text(status.ended, 'message'))}" if words else ""
-        return found("command-not-found/shell", pod, *evidence, status=status, code=code, said=said)
+        said = text(status.ended, "message") or line or next(iter(outputs.log_of(snapshot, status)[-1:]), "")
+        said = f": {_last(said)}" if said.strip() else ""
+        return found(
+            "command-not-found/shell", pod, *evidence, status=status, code=code, said=said, advice=advice
+        )
     named: dict[str, Any] = {"status": status, "code": code}
     named["signal"] = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
     again = " --previous" if status.waiting == "CrashLoopBackOff" else ""
@@ -206,13 +219,12 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         named["remedy"] = remedy("silent")
     if status.is_gone and not status.is_kept:
         named["remedy"] = remedy("pod-removed", keep=keep(snapshot.train_job.namespace, pod.name))
-    line, advice = outputs.told(snapshot, status)
     named["said"] = f": {line}" if line else ""
     if code == _KILLED and status.waiting != "CrashLoopBackOff":
         node = pod.text("spec", "nodeName") or "of the pod"
         return found("container-failed/killed", pod, *evidence, node=node, **named)
     if not line and code in _BY_SIGNAL:
-        advice = remedy(_BY_SIGNAL[code])
+        advice = remedy(_BY_SIGNAL[code], node=pod.text("spec", "nodeName") or "of the pod")
     named["remedy"] = advice + named["remedy"]
     if status.waiting == "CrashLoopBackOff":
         times = "once" if status.restarts == 1 else f"{status.restarts} times"

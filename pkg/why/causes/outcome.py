@@ -99,6 +99,9 @@ def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
         obj, "BackoffLimitExceeded", "DeadlineExceeded", "ReachedMaxRestarts", "FailedJobs"
     )
     evidence = (condition_line(obj, "Failed"), *(snapshot.quote(each) for each in events[:1]))
+    if (job_set := snapshot.job_set) is not None and (count := job_set.number("status", "restarts")):
+        most = job_set.number("spec", "failurePolicy", "maxRestarts")
+        evidence = (*evidence, f"{job_set} was restarted {count} times; its failurePolicy permits {most}")
     if reason == "DeadlineExceeded":
         rule = "deadline-exceeded"
         if (kept := _waited(snapshot, moment(condition, "lastTransitionTime"))) is not None:

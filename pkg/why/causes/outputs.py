@@ -31,6 +31,8 @@ _WAITED: Final = (
 _LEFT: Final = r"gloo/transport/\S{0,80}\] .{0,40}Connection (?:closed|reset) by peer"
 _CONSEQUENCE: Final = re.compile(f"{_WAITED}|{_LEFT}")
 """A rank prints this after another rank has failed or hangs."""
+_DAEMONS: Final = r"(?:ORTE|PRTE) was unable to reliably start"
+"""mpirun ends with this message after the error that caused it."""
 SAID: Final = {
     r"CUDA out of memory|CUDA error: out of memory|HIP out of memory|RESOURCE_EXHAUSTED: Out of memory"
     r"|CU(?:BLAS|DNN)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)": (
@@ -38,7 +40,7 @@ SAID: Final = {
         "model over more GPUs. "
     ),
     _WAITED: (
-        "The ranks waited for each other: a rank that failed, hangs or is slow is the cause. Compare all logs: "
+        "The ranks waited for each other: a rank that failed, hangs or is slow is the cause. {others}Compare all logs: "
         "{everything}. "
     ),
     r"\d{1,6}/\d{1,6} clients joined|RendezvousTimeoutError|RendezvousConnectionError|DistStoreError"
@@ -46,12 +48,21 @@ SAID: Final = {
         "Not all ranks met: check that all pods started, and that the container sets none of MASTER_ADDR, RANK, "
         "WORLD_SIZE and PET_*, which the runtime sets. "
     ),
+    r"environment variable [A-Z_]{1,40} expected, but not set": (
+        "No launcher started the program, so that it does not know its rank: use torchrun in spec.trainer.command, "
+        "with a runtime whose mlPolicy is torch. "
+    ),
+    r"undefined symbol: |NCCL version mismatch|mismatched NCCL|ncclInvalidUsage|version `[^`'\n]{1,80}' not found": (
+        "The libraries do not fit together: use an image whose PyTorch, CUDA and NCCL were built for each other, the "
+        "same on all nodes, and let the command install none of them again. "
+    ),
     r"ncclSystemError|NCCL error in: [^\n]{0,200}unhandled system error": (
         "NCCL could not use the network or the shared memory: set NCCL_DEBUG=INFO in spec.trainer.env to see which, "
         "and check /dev/shm and the network between the nodes. "
     ),
     _LEFT: ("Another rank ended first. Compare all logs: {everything}. "),
-    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA enabled": (
+    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA enabled"
+    r"|No visible GPU devices": (
         "The program found no GPU: request one in spec.trainer.resourcesPerNode, such as nvidia.com/gpu: 1, and use an "
         "image that is built for it. "
     ),
@@ -75,11 +86,12 @@ SAID: Final = {
         "spec.trainer.resourcesPerNode. "
     ),
     r"\b40[13] Client Error|GatedRepoError|ExpiredToken|InvalidAccessKeyId|invalid_grant|api_key not configured"
-    r"|NoCredentialsError|DefaultCredentialsError|\bAccessDenied\b": (
+    r"|NoCredentialsError|DefaultCredentialsError|\bAccessDenied\b|SignatureDoesNotMatch|\((?:401|403)\) when calling"
+    r"|could not read Username for|Authentication failed for 'http": (
         "A server refused the credentials, or there are none: check the token in its Secret, and what it permits. "
     ),
     r"is not a valid model identifier|RepositoryNotFoundError|\b404 Client Error|DatasetNotFoundError"
-    r"|NoSuch(?:Bucket|Key)\b": (
+    r"|NoSuch(?:Bucket|Key)\b|\(404\) when calling": (
         "A server does not have this model, dataset or file: correct its name, or, if it is private, check the token "
         "in its Secret. "
     ),
@@ -121,8 +133,21 @@ SAID: Final = {
         "mpirun should start more processes than there is room for: lower their number in the command, or raise "
         "numNodes or numProcPerNode of spec.trainer. "
     ),
-    r"ssh: connect to host|(?:ORTE|PRTE) was unable to reliably start": (
-        "The launcher did not reach a worker by SSH. Look at the workers: {everything}. "
+    r"Permission denied \(publickey|Host key verification failed": (
+        "A server refused the SSH key: check that the Secret with the key is mounted for the user of the container, "
+        "and that only this user can read it. "
+    ),
+    r"ssh: connect to host": "The launcher did not reach a worker by SSH. Look at the workers: {everything}. ",
+    _DAEMONS: "The launcher did not reach a worker. Look at the workers: {everything}. ",
+    r"No matching distribution found for|Could not find a version that satisfies": (
+        "pip does not find the package: correct its name and version, or check that the pods reach the index "
+        "(PIP_INDEX_URL, HTTPS_PROXY in spec.trainer.env), or use an image that contains it. "
+    ),
+    r"ConfigAttributeError|ConfigKeyError|Could not override '": (
+        "The configuration has no such key: correct its name in spec.trainer.args, the command or the file. "
+    ),
+    r"\\r'?: (?:No such file|not found)|\^M: bad interpreter": (
+        "The script has line ends of Windows: save it with those of Unix (sed -i 's/\\r$//' FILE). "
     ),
     r"ModuleNotFoundError: No module named|cannot open shared object file": (
         "The image lacks a package: use an image that contains it, or let the command install it. "
@@ -136,6 +161,10 @@ SAID: Final = {
     ),
 }
 """What to do about an error that a training prints in its log. A word of the text must be specific to the error."""
+_THROWN: Final = re.compile(r"\s{0,8}what\(\): ")
+"""C++ prints this line of an exception that nothing caught."""
+_MOST_RANKS: Final = 1 << 16
+_MOST_NAMED: Final = 8
 _LOG_LINES: Final = 5
 _WIDTH: Final = 160
 SEARCHED: Final = 20
@@ -181,16 +210,30 @@ def told(snapshot: Snapshot, status: Status) -> tuple[str, str]:
     If no line is known, this is the error after the last traceback.
     """
     last, after = _endings(snapshot, status)
-    known = ((line, advice) for line in last for pattern, advice in SAID.items() if re.search(pattern, line))
-    raised = ((line, "") for line in after if _RAISED.match(line))
-    line, advice = next(itertools.chain(known, raised), ("", ""))
+    known = [(each, pattern) for each in last for pattern in SAID if re.search(pattern, each)]
+    known.sort(key=lambda each: each[1] == _DAEMONS)
+    raised = ((each, "") for each in last if _THROWN.match(each) or (after and _RAISED.match(each)))
+    line, pattern = next(itertools.chain(known, raised), ("", ""))
     step = NODE if step_of(status.pod) == LAUNCHER else step_of(status.pod)
     job, node = snapshot.train_job, status.pod.text("spec", "nodeName") or "of the pod"
     everything = f"trainerctl logs {job.name} -n {job.namespace} --step {step} --all"
     shown = " ".join(line.split())
     if len(shown) > _WIDTH:  # the class of the error, and its cause
         shown = f"{shown[: _WIDTH // 2]}…{shown[-_WIDTH // 2 :]}"
-    return shown, advice.format(everything=everything, node=node)
+    others = _unfailed(snapshot, status) if pattern == _WAITED else ""
+    return shown, SAID.get(pattern, "").format(everything=everything, node=node, others=others)
+
+
+def _unfailed(snapshot: Snapshot, status: Status) -> str:
+    """Return the few ranks that have not failed, although most of their step have: they let the others wait."""
+    step = step_of(status.pod)
+    wanted = sum(job.number("spec", "completions") for job in snapshot.jobs if step_of(job) == step)
+    others = sorted(set(range(min(wanted, _MOST_RANKS))) - snapshot.failed_ranks.get(step, set()))
+    if not others or 2 * len(others) >= wanted:
+        return ""
+    shown = ", ".join(map(str, others[:_MOST_NAMED]))
+    many = f"Ranks {shown}" if len(others) > 1 else f"Rank {shown}"
+    return f"{many} did not fail: look there first. "
 
 
 def is_consequence(snapshot: Snapshot, status: Status) -> bool | None:

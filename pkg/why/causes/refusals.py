@@ -69,6 +69,8 @@ def refused(message: str, obj: LiveObject, *evidence: str) -> Finding:
             name: (value or "").rstrip(" .") for name, value in match.groupdict().items()
         }
         match rule:
+            case "quota-exceeded" if _is_none(named["requested"], named["max"]):
+                rule = "quota-exceeded/none"
             case "quota-exceeded" if never := _beyond(named["requested"], named["max"]):
                 rule, named["never"] = "quota-exceeded/never", never
             case "kind-missing" | "kind-missing/unversioned":
@@ -85,6 +87,13 @@ def refused(message: str, obj: LiveObject, *evidence: str) -> Finding:
                 named["words"] = f"{named['name']} is invalid: {named['words']}"
         return found(rule, obj, *evidence, namespace=obj.namespace, **named)
     return found("creation-failed", obj, *evidence, words=shown.rstrip("."))
+
+
+def _is_none(requested: str, limited: str) -> bool:
+    """Return True if a quota permits no pods or objects at all, so that smaller ones do not help."""
+    limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
+    names = [each.partition("=")[0] for each in requested.split(",")]
+    return all((name == "pods" or name.startswith("count/")) and limits.get(name) == "0" for name in names)
 
 
 def _beyond(requested: str, limited: str) -> str:

@@ -104,10 +104,13 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
     if not any(each.is_true("Failed") for each in above):
         return
     yield from _of_kept(snapshot)
-    existing = {pod.name for pod in (*snapshot.all_pods, *snapshot.removed)}
+    existing = {pod.name for pod in snapshot.all_pods}
+    kept = {
+        step_of(pod) for pod in snapshot.removed
+    }  # they say more, and an event may be of an earlier attempt
     for event in snapshot.events(snapshot.train_job, terminations.REASON):
         ended, seen = terminations.parse(event.text("message")), event_time(event)
-        if ended is None or seen is None or ended.pod in existing:
+        if ended is None or seen is None or ended.pod in existing or ended.step in kept:
             continue
         jobs = [each for each in snapshot.jobs if each.label(REPLICATED_JOB_NAME_KEY) == ended.step]
         if all(each.created is None or each.created <= seen for each in jobs):

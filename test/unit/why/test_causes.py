@@ -14,7 +14,7 @@ import pytest
 from pkg.why import State, diagnose
 from pkg.why.causes import containers
 from pkg.why.rules import CAUSES
-from testkit.why.cases import CASES, FLAVORS, QUOTA, TOO_SMALL, UNSTARTABLE, on_a_local_cluster
+from testkit.why.cases import CASES, FLAVORS, QUOTA, TOO_SMALL, UNSTARTABLE, of_a_scope, on_a_local_cluster
 from testkit.why.remedies import follow, said
 from testkit.why.states import (
     crash_loop,
@@ -484,3 +484,15 @@ def test_a_finished_job_set_without_jobs_lacks_none() -> None:
     world.job_set["spec"]["replicatedJobs"][0]["template"] = {"spec": {"parallelism": -1}}
 
     assert "object-invalid" not in {each.cause for each in world.verdict().findings}
+
+
+def test_a_quota_of_a_scope_says_what_it_counts() -> None:
+    world = TrainJobObjects()
+    of_a_scope(world)
+
+    first = world.verdict().findings[0]
+
+    assert first.summary == "the ResourceQuota gold permits none of: pods=1"
+    assert first.advice.startswith(
+        "The quota counts only pods of the scope PriorityClass In gold: change what puts"
+    )

@@ -392,3 +392,57 @@ def test_what_local_processes_cannot_run_has_a_remedy(message: str, advice: str)
     world.waits("ProcessesUnsupported", message)
 
     assert world.verdict().findings[0].advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("failing", "words"),
+    [
+        ((0, 1, 2), "Rank 3 did not fail: look there first. "),
+        ((0,), ""),
+        ((0, 1, 2, 3), ""),
+        ((0, 3, 2), "Rank 1 "),
+    ],
+)
+def test_the_ranks_for_which_the_others_waited_are_named(failing: tuple[int, ...], words: str) -> None:
+    world = TrainJobObjects(nodes=4)
+    for rank in failing:
+        world.ended(
+            134, pod=rank, message="Watchdog caught collective operation timeout: WorkNCCL(OpType=BARRIER)"
+        )
+
+    (found,) = world.verdict().findings
+
+    assert found.advice.partition("is the cause. ")[2].startswith(
+        f"{words}" if words else "Compare all logs: "
+    )
+
+
+def test_the_cause_is_not_the_last_words_of_mpirun() -> None:
+    world = TrainJobObjects()
+    world.ended(1)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        "root@llama-node-0-0.llama: Permission denied (publickey).",
+        "ORTE was unable to reliably start one or more daemons.",
+    ]
+
+    assert world.verdict().findings[0].summary.endswith("Permission denied (publickey).")
+
+
+def test_what_an_exception_of_c_plus_plus_says_is_in_the_sentence() -> None:
+    world = TrainJobObjects()
+    world.ended(134)
+    lines = [
+        "terminate called after throwing an instance of 'c10::Error'",
+        "  what():  Expected a tensor on cuda:0",
+    ]
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = lines
+
+    assert world.verdict().findings[0].summary.endswith("SIGABRT: what(): Expected a tensor on cuda:0")
+
+
+def test_a_command_that_is_not_found_is_named_by_the_last_line_of_the_log() -> None:
+    world = TrainJobObjects()
+    world.ended(127)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = ["start", "sh: 1: torchrunn: not found"]
+
+    assert world.verdict().findings[0].summary.endswith("(exit code 127): sh: 1: torchrunn: not found")

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from typing import Any
 
 import pytest
 
-from pkg.why import State
+from pkg.why import LiveObject, State, diagnose
 from pkg.why.terminations import REASON, Termination, parse
 from testkit.why.states import failed
-from testkit.why.world import TrainJobObjects
+from testkit.why.world import TrainJobObjects, when
 
 POD = "llama-node-0-0-abcde"
 
@@ -165,3 +167,25 @@ def test_the_events_of_removed_pods_and_jobs_are_found_by_their_names() -> None:
     found = [each.text("involvedObject", "name") for each in world.snapshot().events_of_removed()]
 
     assert sorted(found) == ["llama", "llama-node-0-0-abcde", "llama-node-0-11-zzzzz", "llama-node-1"]
+
+
+def test_kept_pods_say_more_than_the_events_of_an_earlier_attempt_in_the_same_second() -> None:
+    world = removed(text(1, pod="llama-node-0-0-first", message="ValueError: first attempt"), age=300)
+    kept = copy.deepcopy(world.pods[0])
+    kept["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 3, "finishedAt": when(60)}}
+    kept["metadata"].update(name="llama-node-0-0-last0", uid="last")
+    snapshot = dataclasses.replace(world.snapshot(), removed_pods=[LiveObject(kept)])
+
+    found = [each for each in diagnose(snapshot).findings if each.cause == "container-failed"]
+
+    assert [each.subjects for each in found] == [("Pod llama-node-0-0-last0",)]
+
+
+def test_the_restarts_of_a_job_set_that_has_failed_are_evidence() -> None:
+    world = removed()
+    world.job_set["spec"]["failurePolicy"] = {"maxRestarts": 2}
+    world.job_set["status"]["restarts"] = 2
+
+    evidence = world.verdict().findings[0].evidence
+
+    assert "JobSet llama was restarted 2 times; its failurePolicy permits 2" in evidence
