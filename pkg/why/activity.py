@@ -25,12 +25,13 @@ _SILENT: Final = timedelta(minutes=5)
 def watched(snapshot: Snapshot) -> list[Status]:
     """Return the first running containers whose output shows what the TrainJob does.
 
-    These are the containers of the step that trains, by rank. Until one of its pods runs, they are the containers of
-    other steps and the init containers.
+    These are the containers of the step that trains, by rank, and an init container that keeps a rank from starting.
+    Until one of its pods runs, they are the containers of other steps and the init containers.
     """
     step, found = training_step(snapshot), list(_running(snapshot))
     training = [each for each in found if step_of(each.pod) == step and not each.is_init]
-    return (training or found)[:_MOST]
+    late = [each for each in found if each.is_init and step_of(each.pod) == step]
+    return [*training[:_MOST], *late[:1]] if training else found[:_MOST]
 
 
 def _running(snapshot: Snapshot) -> Iterator[Status]:

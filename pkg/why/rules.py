@@ -220,11 +220,10 @@ RULES: Final[dict[str, Rule]] = {
         "the {status.label} cannot be created: {words}", "{remedy}"),
     "out-of-memory": Rule(
         "a container used more memory than its limit", "the {status.label} used more memory than its limit{limit}",
-        "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers."),
+        "{remedy}"),
     "out-of-memory/restarts": Rule(
         "", "the {status.label} restarted {status.restarts} times, last because it used more memory than its limit",
-        "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers. "
-        "{remedy}"),
+        "{memory} {remedy}"),
     "evicted": Rule(
         "a pod was evicted", "the kubelet evicted {pod}: {words}",
         "Raise the requests for memory and ephemeral-storage, and the limit that the message names, to the real usage "
@@ -246,7 +245,9 @@ RULES: Final[dict[str, Rule]] = {
         "Submit the TrainJob again; the runtime can set retries."),
     "node-lost/collected": Rule("", "{pod} was deleted because its node does not exist", _AGAIN),
     "node-lost/shutdown": Rule(
-        "", "the node {node} of {pod} was shut down or lost", "Restore the node, or remove it from the cluster."),
+        "", "the node {node} of {pod} was shut down or lost",
+        "Restore the node, or remove it from the cluster. If no retry is left, submit the TrainJob again; the runtime "
+        "can set retries."),
     "node-lost/container": Rule(
         "", "the node {node} lost the {status.label}, for example because it was restarted",
         "Submit the TrainJob again; the runtime can set retries. If it happens again, check the node {node}."),
@@ -513,6 +514,10 @@ REMEDIES: Final[dict[str, str]] = {
     "slow-node": "Check the load and the disk of the node {node}: its container runtime is slow. The kubelet tries "
         "again by itself.",
     "setting": "Correct the setting that the message names, in the TrainJob or its runtime.",
+    # A container that used too much memory: the container of the training, or another one.
+    "memory": "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers.",
+    "other-memory": "Raise the memory limit of the container {name} in the runtime, or in the LimitRange that sets its "
+        "default: spec.trainer.resourcesPerNode is not for this container.",
     # A container that failed. The text about the signal or the output comes first.
     "read-log": "Read its log: {command}",
     "silent": "It wrote nothing. Let the command of the next attempt say what it does, such as sh -x for a shell, or "

@@ -644,6 +644,25 @@ def kind_missing(version: str) -> State:
     return uncreated(f'no matches for kind "Thing" in version "{version}"')
 
 
+def hook_fails(world: TrainJobObjects) -> None:
+    world.waits(
+        "CrashLoopBackOff", restarts=2, last={"exitCode": 137, "reason": "Error", "finishedAt": when(30)}
+    )
+    world.event(world.pods[0], "FailedPostStartHook", 'PostStartHook failed: command "mount" exited with 1')
+
+
+def drains(world: TrainJobObjects) -> None:
+    for pod in world.pods:
+        pod["metadata"].update(deletionTimestamp=when(-20), deletionGracePeriodSeconds=30)
+        pod["status"]["conditions"] = [condition("DisruptionTarget", reason="EvictionByEvictionAPI")]
+
+
+def no_devices(world: TrainJobObjects) -> None:
+    for node in world.nodes:
+        node["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    world.unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+
+
 def of_a_scope(world: TrainJobObjects) -> None:
     refused(FORBIDDEN + "exceeded quota: gold, requested: pods=1, used: pods=0, limited: pods=0")(world)
     selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["gold"]}]}
@@ -674,6 +693,11 @@ VARIANTS: list[tuple[str, State]] = [
     ("printed nothing", fails_with(3)),
     ("bus error", fails_with(135, "step 1")),
     ("segmentation fault", fails_with(139, "step 1")),
+    ("an init container used too much memory", lambda w: w.container(
+        init=True, waiting={"reason": "CrashLoopBackOff"}, restarts=3, last={"exitCode": 137, "reason": "OOMKilled"})),
+    ("a hook after the start fails", hook_fails),
+    ("drained", drains),
+    ("a device plugin that offers no devices", no_devices),
     ("illegal instruction", fails_with(132, "step 1")),
     ("terminated", fails_with(143, "step 1")),
     ("a quota that permits no pods of a priority", of_a_scope),

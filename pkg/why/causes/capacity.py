@@ -23,7 +23,7 @@ class Misfit(NamedTuple):
     words: str
     evidence: list[str]
     is_unknown: bool = False
-    """True if no node has some of the devices, so that their names may be wrong."""
+    """True if the names of the devices may be wrong, or their device plugin offers none of them."""
 
 
 def misfit(snapshot: Snapshot, pod: LiveObject, resources: Iterable[str]) -> Misfit | None:
@@ -40,7 +40,10 @@ def misfit(snapshot: Snapshot, pod: LiveObject, resources: Iterable[str]) -> Mis
         ]
         shown = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         words = f"no node has {shown}; a pod requests {_amounts(pod, missing)}"
-        return Misfit(words, evidence, len(missing) > 1 or missing[0] not in _GPUS)
+        is_offered = any(
+            node.at("status", "allocatable", name) is not None for node in nodes for name in missing
+        )
+        return Misfit(words, evidence, is_offered or len(missing) > 1 or missing[0] not in _GPUS)
     for name in short:
         amount, most = requested(pod, name), _largest(snapshot, name)
         if amount is not None and most is not None and quantity.cmp(amount, most[0]) > 0:

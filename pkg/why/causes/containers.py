@@ -81,6 +81,7 @@ _GRACE: Final = timedelta(seconds=30)
 """Kubernetes' default of terminationGracePeriodSeconds."""
 _SKEW: Final = timedelta(seconds=5)
 _KILLED: Final = 137
+_KILLED_BY_KUBELET: Final = (137, 143)
 _STABLE: Final = timedelta(minutes=10)
 """After a container has run for this time, the kubelet no longer delays its next restart."""
 _UNREADY: Final = timedelta(minutes=5)
@@ -104,7 +105,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             ]
             limit = f" of {limits[0]}" if limits and limits[0] else ""
             evidence = (status.line, *outputs.lines_of(snapshot, status))
-            yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit)
+            todo = _memory(status)
+            yield found("out-of-memory", status.pod, *evidence, status=status, limit=limit, remedy=todo)
         elif text(ended, "reason") == "ContainerStatusUnknown":
             node = status.pod.text("spec", "nodeName")
             yield found("node-lost/container", status.pod, status.line, status=status, node=node)
@@ -118,6 +120,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield unstable
     for pod in snapshot.running:
         yield from _unready(snapshot, pod)
+
+
+def _memory(status: Status) -> str:
+    """Return how to give a container more memory: the TrainJob sets only that of the training."""
+    prepares = status.name in (DATASET_INITIALIZER, MODEL_INITIALIZER)
+    is_other = status.is_init or prepares or status.name != container_of(status.pod)
+    return remedy("other-memory" if is_other else "memory", name=status.name)
 
 
 def logs_command(snapshot: Snapshot, status: Status) -> str:
@@ -194,6 +203,10 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     code, pod = number(status.ended, "exitCode"), status.pod
     words = outputs.messages_of(status)
     evidence = (status.line, *words[-2:], *outputs.lines_of(snapshot, status))
+    for event in snapshot.events(pod, "FailedPostStartHook")[:1] if code in _KILLED_BY_KUBELET else ():
+        line, hook = snapshot.quote(event), _last(event.text("message"))
+        todo = remedy("setting")
+        return found("container-create", pod, line, *evidence, status=status, words=hook, remedy=todo)
     shown = (
         *words,
         *(f"log of {status.name}: {line}" for line in outputs.log_of(snapshot, status)[-outputs.SEARCHED :]),
@@ -268,6 +281,7 @@ def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
     line = f"{status.line}, running for {ago(since, snapshot.now)}"
     todo = remedy("read-log", command=f"{logs_command(snapshot, status)} --previous")
     named: dict[str, Any] = {"status": status, "code": number(last, "exitCode"), "remedy": todo}
+    named["memory"] = _memory(status)
     return found(rule, status.pod, line, *outputs.lines_of(snapshot, status), severity=severity, **named)
 
 

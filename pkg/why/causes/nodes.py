@@ -13,6 +13,7 @@ from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding, found
 from pkg.why.liveobject import LiveObject, ago, deadline, moment, number, text
+from pkg.why.rules import Severity
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
 
 _REJECTED: Final = re.compile(
@@ -39,11 +40,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         phase = pod.text("status", "phase")
         if phase == "Failed":
             yield from _ended(pod)
+        elif phase != "Succeeded" and pod.deleted is not None and pod.is_true("DisruptionTarget"):
+            yield _disrupted(pod, Severity.WAITING)  # the Job may create it again
         elif phase != "Succeeded" and (problem := _problem(snapshot, pod, nodes)) is not None:
             yield problem
     for pod in snapshot.removed:
         if pod.text("status", "reason") == "DeadlineExceeded":
             yield from _ended(pod)
+        elif pod.is_true("DisruptionTarget") and any(job.is_true("Failed") for job in snapshot.jobs):
+            yield _disrupted(pod)
     for job in (
         snapshot.jobs if nodes else ()
     ):  # the pod garbage collector deletes pods of a node that does not exist
@@ -65,12 +70,16 @@ def _ended(pod: LiveObject) -> Iterator[Finding]:
     elif _REJECTED.fullmatch(reason):
         yield found("node-rejected", pod, shown, pod=pod, node=node, reason=reason, words=words)
     elif pod.is_true("DisruptionTarget"):
-        rule = _DISRUPTED.get(text(pod.condition("DisruptionTarget"), "reason"), "evicted/disrupted")
-        yield found(rule, pod, condition_line(pod, "DisruptionTarget"), pod=pod)
+        yield _disrupted(pod)
     elif reason == "DeadlineExceeded":
         yield found("deadline-exceeded/pod", pod, shown, pod=pod, deadline=deadline(pod))
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
         yield found("failed/pod", pod, shown, pod=pod, words=said or "the reason is not known")
+
+
+def _disrupted(pod: LiveObject, severity: Severity | None = None) -> Finding:
+    rule = _DISRUPTED.get(text(pod.condition("DisruptionTarget"), "reason"), "evicted/disrupted")
+    return found(rule, pod, condition_line(pod, "DisruptionTarget"), severity=severity, pod=pod)
 
 
 def _problem(snapshot: Snapshot, pod: LiveObject, nodes: dict[str, LiveObject]) -> Finding | None:

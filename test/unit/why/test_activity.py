@@ -208,3 +208,14 @@ async def test_the_last_lines_of_running_containers_are_read_unless_something_ha
     assert len(logs) == 2
     assert all(each["timestamps"] and not each.get("previous") for each in logs)
     assert (dict(failed.outputs), list(failed.logs)) == ({}, [(names[0], "node")])
+
+
+def test_an_init_container_that_keeps_a_rank_from_starting_is_shown_beside_the_running_ranks() -> None:
+    world = TrainJobObjects()
+    world.container(pod=0, phase="Running", running={"startedAt": when(60)})
+    world.container(pod=1, init=True, running={"startedAt": when(50)})
+
+    assert known(world) == (
+        "container node of Pod llama-node-0-0-abcde has run for 60s",
+        "init container node of Pod llama-node-0-1-abcde has run for 50s",
+    )

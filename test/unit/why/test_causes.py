@@ -3,6 +3,7 @@
 """Each injected cause is found; the objects and messages are those that components of Kubernetes write."""
 
 import copy
+import dataclasses
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -11,10 +12,20 @@ from typing import Any
 
 import pytest
 
-from pkg.why import State, diagnose
+from pkg.why import LiveObject, State, diagnose
 from pkg.why.causes import containers
 from pkg.why.rules import CAUSES
-from testkit.why.cases import CASES, FLAVORS, QUOTA, TOO_SMALL, UNSTARTABLE, of_a_scope, on_a_local_cluster
+from testkit.why.cases import (
+    CASES,
+    FLAVORS,
+    QUOTA,
+    TOO_SMALL,
+    UNSTARTABLE,
+    VARIANTS,
+    drains,
+    of_a_scope,
+    on_a_local_cluster,
+)
 from testkit.why.remedies import follow, said
 from testkit.why.states import (
     crash_loop,
@@ -496,3 +507,37 @@ def test_a_quota_of_a_scope_says_what_it_counts() -> None:
     assert first.advice.startswith(
         "The quota counts only pods of the scope PriorityClass In gold: change what puts"
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence", "advice"),
+    [
+        ("an init container used too much memory", "runs in part (1 of 2 pods): the init container node used more memory",
+         "Raise the memory limit of the container node in the runtime"),
+        ("a hook after the start fails", 'PostStartHook failed: command "mount" exited with 1', "Correct the setting that"),
+        ("drained", "waits: Pod llama-node-0-0-abcde was evicted, for example by a drain", "Submit the TrainJob again"),
+        ("a device plugin that offers no devices", "no node has nvidia.com/gpu", "that their device plugin runs on a node."),
+    ],
+)  # fmt: skip
+def test_what_a_person_can_change_is_advised(state: str, sentence: str, advice: str) -> None:
+    world = TrainJobObjects()
+    dict(VARIANTS)[state](world)
+
+    verdict = world.verdict()
+
+    assert sentence in verdict.sentence
+    assert advice in verdict.findings[0].advice
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_kept_pod_says_that_it_was_evicted_if_no_retry_was_left(is_over: bool) -> None:
+    world = TrainJobObjects()
+    drains(world)
+    kept = [LiveObject(copy.deepcopy(pod)) for pod in world.pods]
+    world.without_pods()
+    if is_over:
+        failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+    found = diagnose(dataclasses.replace(world.snapshot(), removed_pods=kept)).findings
+
+    assert ("evicted/drain" in [each.rule for each in found]) is is_over
