@@ -5,6 +5,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trainerctl.cli import events, logs, parser
 
@@ -46,12 +47,17 @@ _KUBECTL = re.compile(
 
 def mistakes(text: str) -> Iterator[str]:
     """Yield each command in a text that the tool or kubectl would refuse. N stands for any number."""
-    for command in _ANY_COMMAND.findall(text):
-        program, *words = shlex.split(command)
-        try:
-            if program == "kubectl":
-                assert _KUBECTL.fullmatch(command)
-            else:
-                parser.parse(["4" if word == "N" else word for word in words])
-        except (SystemExit, AssertionError):
-            yield command
+    yield from (command for command in _ANY_COMMAND.findall(text) if not is_accepted(command))
+
+
+@lru_cache(maxsize=4096)
+def is_accepted(command: str) -> bool:
+    """Return True if the program of a command would accept its words."""
+    program, *words = shlex.split(command)
+    if program == "kubectl":
+        return _KUBECTL.fullmatch(command) is not None
+    try:
+        parser.parse(["4" if word == "N" else word for word in words])
+    except SystemExit:
+        return False
+    return True

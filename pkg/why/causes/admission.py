@@ -30,7 +30,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if not snapshot.running and (snapshot.manager_must_act or lacks_jobs(snapshot)):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
-    if job_set is not None and (lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
+    lacks_service = (
+        job_set is not None
+        and kinds.SERVICE not in snapshot.unread
+        and not snapshot.children(kinds.SERVICE, [job_set])
+        and job_set.older_than(PATIENCE, snapshot.now)
+    )
+    if job_set is not None and (lacks_service or lacks_jobs(snapshot)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.missing_pods(job):
@@ -84,12 +90,6 @@ def lacks_jobs(snapshot: Snapshot) -> bool:
     if kinds.JOB in snapshot.unread:
         return not job_set.maps("status", "replicatedJobsStatus")
     return not snapshot.all_jobs
-
-
-def _lacks_service(snapshot: Snapshot, job_set: LiveObject) -> bool:
-    if kinds.SERVICE in snapshot.unread:
-        return False
-    return not snapshot.children(kinds.SERVICE, [job_set]) and job_set.older_than(PATIENCE, snapshot.now)
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:

@@ -94,6 +94,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     for status in by_end(snapshot):
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
+        runs_again = at(status.data, "state", "running") is not None
         if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
             yield _unstartable(status)
         elif text(ended, "reason") == "OOMKilled":
@@ -114,7 +115,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             continue  # the deadline of the pod ended the container
         elif (probed := _probed(snapshot, status)) is not None:
             yield probed
-        elif status.waiting == "CrashLoopBackOff" or (failed and not _replaced(status)):
+        elif status.waiting == "CrashLoopBackOff" or (failed and not runs_again and not status.pod.deleted):
             yield _failed(snapshot, status)
         elif (unstable := _unstable(snapshot, status)) is not None:
             yield unstable
@@ -177,10 +178,6 @@ def by_end(snapshot: Snapshot) -> list[Status]:
 def last_end(status: Status) -> JSON:
     """Return the last termination of a container, even if the container runs again."""
     return status.ended or at(status.data, "lastState", "terminated")
-
-
-def _replaced(status: Status) -> bool:
-    return at(status.data, "state", "running") is not None or status.pod.deleted is not None
 
 
 def _unstartable(status: Status) -> Finding:
@@ -294,21 +291,20 @@ def _unready(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
             words = _last(event.text("message"))
             yield found("probe-failing", pod, snapshot.quote(event), pod=pod, words=words)
     states = [each for each in of_pod(pod) if not each.is_init]
-    done = [each for each in states if each.name in _WORK and _has_succeeded(each, late)]
+    ends = [(each, at(each.data, "state", "terminated")) for each in states if each.name in _WORK]
+    done = [
+        (each, end)
+        for each, ended in ends
+        if (end := moment(ended, "finishedAt")) and end < late and not number(ended, "exitCode")
+    ]
     others = [each for each in states if at(each.data, "state", "running") is not None]
     if not done or not others or any(each.name in _WORK for each in others):
         return
-    age = ago(moment(at(done[0].data, "state", "terminated"), "finishedAt"), snapshot.now)
-    evidence = [f"container {done[0].name} of {pod} succeeded {age} ago"]
+    status, end = done[0]
+    evidence = [f"container {status.name} of {pod} succeeded {ago(end, snapshot.now)} ago"]
     evidence += [f"container {each.name} of {pod} still runs" for each in others]
     names = ", ".join(each.name for each in others)
-    yield found("sidecar-running", pod, *evidence, status=done[0], names=names)
-
-
-def _has_succeeded(status: Status, before: datetime) -> bool:
-    ended = at(status.data, "state", "terminated")
-    end = moment(ended, "finishedAt")
-    return end is not None and end < before and number(ended, "exitCode") == 0
+    yield found("sidecar-running", pod, *evidence, status=status, names=names)
 
 
 def _last(words: str) -> str:

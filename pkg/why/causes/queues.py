@@ -109,6 +109,11 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         yield found("admission-check", workload, *evidence, severity=severity, words=checks[0])
         return
     reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
+    local = [each for each in snapshot.all(kinds.LOCAL_QUEUE) if each.name == queue]
+    queues_of = [
+        *snapshot.all(kinds.CLUSTER_QUEUE),
+        *local,
+    ]  # the condition of the ClusterQueue is more specific
     words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
     if workload.at("spec", "active") is False:
         yield found("workload-deactivated", workload, *evidence, workload=workload)
@@ -118,7 +123,7 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         yield found("queue-missing/cluster", workload, *evidence, words=words)
     elif "inactive" in words or "stopped" in words.lower():
         yield found("queue-inactive", workload, *evidence, queue=queue, words=words)
-    elif stopped := [each for each in _queues_of(snapshot, queue) if _is_inactive(each)]:
+    elif stopped := [each for each in queues_of if each.condition("Active").get("status") == "False"]:
         # Kueue does not write this into Workloads that it has tried before.
         line, words = condition_line(stopped[0], "Active"), text(stopped[0].condition("Active"), "message")
         yield found("queue-inactive", workload, line, *evidence, queue=queue, words=words)
@@ -134,16 +139,6 @@ def _workload(snapshot: Snapshot, workload: LiveObject) -> Iterator[Finding]:
         todo, severity = _remedy(words, quotas)
         words = f": {words.rstrip('.')}" if words else ""
         yield found("queued", workload, *evidence, severity=severity, words=words, remedy=todo, queue=queue)
-
-
-def _queues_of(snapshot: Snapshot, name: str) -> list[LiveObject]:
-    """Return the ClusterQueue, whose condition is more specific, and the LocalQueue with this name."""
-    local = [each for each in snapshot.all(kinds.LOCAL_QUEUE) if each.name == name]
-    return [*snapshot.all(kinds.CLUSTER_QUEUE), *local]
-
-
-def _is_inactive(queue: LiveObject) -> bool:
-    return queue.condition("Active").get("status") == "False"
 
 
 def _remedy(words: str, quotas: turns.Quotas) -> tuple[str, Severity]:
