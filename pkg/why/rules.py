@@ -46,7 +46,8 @@ _LARGER: Final = "Lower spec.trainer.resourcesPerNode, or {add}."
 _LIMITS: Final = "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace."
 _LOG: Final = "Read the log of jobset-controller-manager in the namespace jobset-system: it shows the error."
 _AGAIN: Final = (
-    "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."
+    "If no retry is left, submit the TrainJob again, with a higher priority or after the disruption; the runtime can "
+    "set retries."
 )
 _COMMAND: Final = (
     "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."

@@ -515,7 +515,7 @@ def test_a_quota_of_a_scope_says_what_it_counts() -> None:
         ("an init container used too much memory", "runs in part (1 of 2 pods): the init container node used more memory",
          "Raise the memory limit of the container node in the runtime"),
         ("a hook after the start fails", 'PostStartHook failed: command "mount" exited with 1', "Correct the setting that"),
-        ("drained", "waits: Pod llama-node-0-0-abcde was evicted, for example by a drain", "Submit the TrainJob again"),
+        ("drained", "waits: Pod llama-node-0-0-abcde was evicted, for example by a drain", "If no retry is left, submit"),
         ("a device plugin that offers no devices", "no node has nvidia.com/gpu", "that their device plugin runs on a node."),
     ],
 )  # fmt: skip

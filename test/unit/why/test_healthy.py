@@ -345,3 +345,15 @@ def test_a_healthy_state_is_not_called_wrong(
 
     assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
     assert all(each.severity == "note" for each in verdict.findings)
+
+
+def test_a_job_lacks_no_pod_whose_success_it_has_counted() -> None:
+    world = TrainJobObjects()
+    world.remove(world.pods[0])
+    world.job["status"]["succeeded"] = 1
+
+    snapshot = world.snapshot()
+
+    assert [snapshot.missing_pods(job) for job in snapshot.jobs] == [0]
+    world.job["status"]["succeeded"] = 0
+    assert [world.snapshot().missing_pods(job) for job in world.snapshot().jobs] == [1]

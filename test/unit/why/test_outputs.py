@@ -399,6 +399,7 @@ def test_what_local_processes_cannot_run_has_a_remedy(message: str, advice: str)
     [
         ((0, 1, 2), "Rank 3 did not fail: look there first. "),
         ((0,), ""),
+        ((0, 1), ""),
         ((0, 1, 2, 3), ""),
         ((0, 3, 2), "Rank 1 "),
     ],

@@ -228,7 +228,7 @@ LASTING: list[Any] = [
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
         ("another volume was attached", "volume-in-use", 1, attached("pvc-2")),
         ("the ConfigMap stays unknown", "volume-mount", 1, token_is_not_mounted(
-            'object "team-a"/"kube-root-ca.crt" not registered', count=12)),
+            'object "team-a"/"kube-root-ca.crt" not registered', count=4)),
         ("the sandbox fails after a restart", "sandbox-failed", 1, sandbox(3, 200)),
     )
 ]  # fmt: skip

@@ -159,6 +159,8 @@ def test_there_is_a_range_only_from_enough_admissions_of_the_same_length() -> No
     text = turns.estimate(minutes, 1, NOW - timedelta(minutes=10))
     assert text.endswith("among its last 8; the newest was 2m ago")
     assert turns.estimate(minutes, 4, NOW) == ""
+    assert turns.estimate(minutes[2:], 1, NOW - timedelta(minutes=10)), "five times are enough"
+    assert turns.estimate(minutes[3:], 1, NOW - timedelta(minutes=10)) == "", "four are not"
     assert turns.estimate(minutes, 1, NOW) == "", "the wait is longer than any before"
     assert turns.estimate([], 1, NOW) == ""
 

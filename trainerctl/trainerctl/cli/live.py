@@ -116,7 +116,11 @@ class Connection(NamedTuple):
         """Return the error. If its text leaves out what a person must know, return one that says it."""
         more = ""
         if isinstance(error, NotFoundError) and error.details.get("kind") == _RESOURCE:
-            more = f" in namespace {self.namespace}; trainerctl get -A lists all TrainJobs"
+            more = (
+                f" in namespace {self.namespace}; trainerctl get -A lists all TrainJobs. If it was deleted, for "
+                "example after its ttlSecondsAfterFinished, this shows what is left of it: kubectl get events -n "
+                f"{self.namespace}"
+            )
         elif isinstance(error, UnauthorizedError | ForbiddenError) and self.is_anonymous:
             more = "; the user of the kubeconfig has no credentials"
         if error.message.endswith(more):

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.client import ObjectList
+from controller_runtime.client import LiveClient, ObjectList
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import (
     ConfigError,
@@ -588,3 +588,13 @@ def test_events_are_also_those_of_removed_pods() -> None:
         ["BackOff", "Pod/llama-node-0-0-abcde"],
         ["ContainerFailed", "TrainJob/llama"],
     ]
+
+
+def test_a_train_job_that_does_not_exist_may_have_been_deleted_after_its_time_to_live() -> None:
+    missing = NotFoundError('trainjobs "llama" not found', code=404, details={"kind": "trainjobs"})
+    connection = live.Connection(LiveClient(Frozen(0)), "team-a", live.ServerClock(Frozen(0)))
+
+    said = str(connection.worded(missing))
+
+    assert "ttlSecondsAfterFinished" in said
+    assert said.endswith(": kubectl get events -n team-a")
