@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pkg.why import LiveObject
-from pkg.why.causes import refusals, scheduling
+from pkg.why.causes import capacity, refusals, scheduling
 from testkit.why.world import TrainJobObjects
 
 SIZE = 1 << 20
@@ -57,3 +57,20 @@ def test_times_and_graces_of_any_size_do_no_harm(year: str) -> None:
     world.lease["spec"] |= {"leaseDurationSeconds": 1 << 62, "renewTime": f"{year}-01-01T00:00:00Z"}
     world.event(world.pods[0], "Killing", "Container node failed liveness probe, will be restarted", age=22)
     assert world.verdict().findings[0].cause == "probe-failing"
+
+
+@pytest.mark.parametrize(("requested", "rule"), [(8, "quota-exceeded"), (9, "quota-exceeded/never")])
+def test_a_pod_that_requests_all_of_a_quota_may_wait_for_it(requested: int, rule: str) -> None:
+    message = f"exceeded quota: a, requested: cpu={requested}, used: cpu=1, limited: cpu=8"
+    assert refusals.refused(message, JOB).rule == rule
+
+
+def test_the_largest_init_container_counts_and_sidecars_are_added() -> None:
+    def container(cpu: str, **more: str) -> dict[str, object]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    inits = [container("1", restartPolicy="Always"), container("6")]
+    pod = LiveObject({"spec": {"containers": [container("2")], "initContainers": inits}})
+    assert capacity.requested(pod, "cpu") == "7"
+    pod = LiveObject({"spec": {"containers": [container("2"), container("5")], "initContainers": inits}})
+    assert capacity.requested(pod, "cpu") == "8"

@@ -5,6 +5,7 @@
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -155,3 +156,12 @@ async def test_the_list_shows_positions_in_the_queues_of_kueue(
     versions = ["v1beta2"] if is_served else ["v1beta2", "v1beta1"]
     path = "/apis/visibility.kueue.x-k8s.io/{}/namespaces/team-a/localqueues/research/pendingworkloads"
     assert server.transport.requests == [path.format(each) for each in versions]
+
+
+def test_train_jobs_are_sorted_by_namespace_and_then_by_name() -> None:
+    names = [("b", "a"), ("a", "z"), ("a", "c")]
+    jobs = [LiveObject({"metadata": {"namespace": space, "name": name}}) for space, name in names]
+
+    rows = get.rows_of(jobs, [], datetime(2026, 3, 2, tzinfo=UTC))
+
+    assert [row[:2] for row in rows] == [("a", "c"), ("a", "z"), ("b", "a")]

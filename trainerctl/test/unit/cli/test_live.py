@@ -7,6 +7,7 @@ import dataclasses
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -598,3 +599,25 @@ def test_a_train_job_that_does_not_exist_may_have_been_deleted_after_its_time_to
 
     assert "ttlSecondsAfterFinished" in said
     assert said.endswith(": kubectl get events -n team-a")
+
+
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        ("Mon, 02 Mar 2026 13:00:00 GMT", 3600),
+        ("Mon, 02 Mar 2026 11:00:00 GMT", -3600),
+        ("Mon, 02 Mar 2026 12:00:04 GMT", 0),
+        ("yesterday", 0),
+    ],
+)
+async def test_times_are_those_of_the_clock_of_the_server(date: str, seconds: float) -> None:
+    noon = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+    class Dated:
+        async def send(self, request: Request) -> Response:
+            return FakeResponse(200, headers={"Date": date})
+
+    clock = live.ServerClock(Dated(), lambda: noon)
+    await clock.send(Request("GET", "/version"))
+
+    assert clock.corrected(noon) - noon == timedelta(seconds=seconds)
