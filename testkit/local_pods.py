@@ -12,7 +12,7 @@ import anyio
 import psutil
 from controller_runtime.apis.core.v1 import ContainerStateTerminated, Pod
 from controller_runtime.envtest import eventually
-from trainerctl.localcluster.podlogs.server import Query
+from trainerctl.localcluster.podlogs import Query
 from trainerctl.localcluster.processes import logs
 from trainerctl.localcluster.processes.pod import PodRunner
 from trainerctl.localcluster.processes.settings import Settings
