@@ -15,10 +15,11 @@ from pkg.util import deadlines
 from pkg.why.causes.outcome import UNSUPPORTED
 from pkg.why.causes.references import stored_runtime
 from pkg.why.finding import Finding, found
-from pkg.why.liveobject import at, moment, text
+from pkg.why.liveobject import LiveObject, at, moment, text
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
 
 _SKEW: Final = timedelta(days=1)
+"""Times that are further in the future are not believed: a later date may exceed the year 9999."""
 _MOST_SECONDS: Final = 1 << 31
 """The API server stores no larger numbers in these fields."""
 
@@ -50,8 +51,7 @@ def deletion_of(snapshot: Snapshot) -> Deletion | None:
     job, runtime = snapshot.train_job, stored_runtime(snapshot)
     ended = next((job.condition(each) for each in ("Complete", "Failed") if job.is_true(each)), None)
     since = moment(ended, "lastTransitionTime")
-    is_ours = job.text("spec", "managedBy") in ("", constants.TRAIN_JOB_CONTROLLER_NAME)
-    if since is None or job.deleted is not None or not is_ours or at(ended, "reason") == UNSUPPORTED:
+    if since is None or job.deleted is not None or not _is_ours(job) or at(ended, "reason") == UNSUPPORTED:
         return None
     ttl, field = job.at("spec", "ttlSecondsAfterFinished"), "spec.ttlSecondsAfterFinished"
     if ttl is None and runtime is not None:
@@ -68,10 +68,15 @@ def deadline_of(snapshot: Snapshot) -> datetime | None:
     """Return when a running TrainJob will fail because of ``activeDeadlineSeconds``, or None if it has no deadline."""
     job = snapshot.train_job
     seconds, suspended = job.number("spec", "activeDeadlineSeconds"), job.condition("Suspended")
-    if seconds <= 0 or job.at("spec", "suspend") or finished(job):
+    if seconds <= 0 or job.at("spec", "suspend") or finished(job) or not _is_ours(job):
         return None
     resumed = moment(suspended, "lastTransitionTime")
     return deadlines.deadline_of(seconds, job.created, text(suspended, "status"), resumed, snapshot.now)
+
+
+def _is_ours(job: LiveObject) -> bool:
+    """Return False if another controller manages the TrainJob: the manager then does not end or delete it."""
+    return job.text("spec", "managedBy") in ("", constants.TRAIN_JOB_CONTROLLER_NAME)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:

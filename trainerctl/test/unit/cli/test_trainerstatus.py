@@ -169,3 +169,16 @@ def test_the_tree_shows_when_a_running_train_job_will_fail() -> None:
     assert next(get.tree_rows(world.snapshot()))[-1] == f"10%, 12s ago, deadline {due}"
     world.train_job["spec"]["suspend"] = True
     assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
+
+
+def test_the_clock_of_the_user_does_not_move_the_deadline() -> None:
+    world = reporting(progressPercentage=10)
+    world.train_job["spec"]["activeDeadlineSeconds"] = 600
+    world.train_job["metadata"]["creationTimestamp"] = when(-300)
+    assert f"deadline {when(-900)}" in next(get.tree_rows(world.snapshot()))[-1]
+
+
+def test_no_deadline_is_shown_for_a_train_job_of_another_controller() -> None:
+    world = reporting(progressPercentage=10)
+    world.train_job["spec"] |= {"activeDeadlineSeconds": 600, "managedBy": "kueue.x-k8s.io/multikueue"}
+    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
