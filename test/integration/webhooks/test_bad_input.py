@@ -11,6 +11,8 @@ from controller_runtime.client import LiveClient
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
 
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+
 pytestmark = pytest.mark.integration
 
 Document = dict[str, Any]
@@ -103,25 +105,56 @@ CASES: dict[str, tuple[Document, str]] = {
     ),
 }
 
+TTL, ELASTIC = "spec.runPolicy.ttlSecondsAfterFinished", "spec.mlPolicy.torch.elasticPolicy"
+RUNTIME_CASES: dict[str, tuple[Document, str]] = {
+    "a negative time to live": ({"runPolicy": {"ttlSecondsAfterFinished": -1}}, f"{TTL}: Invalid value: -1"),
+    "a time to live that no Go client can read": (
+        {"runPolicy": {"ttlSecondsAfterFinished": 2**31}},
+        f"{TTL}: Invalid value: 2147483648",
+    ),
+    "a time to live in words": ({"runPolicy": {"ttlSecondsAfterFinished": "1h"}}, f"{TTL}: Invalid value"),
+    "a list of run policies": ({"runPolicy": []}, "spec.runPolicy: Invalid value"),
+    "a list of elastic policies": (
+        {"mlPolicy": {"torch": {"elasticPolicy": []}}},
+        f"{ELASTIC}: Invalid value",
+    ),
+    "nodes in words": (
+        {"mlPolicy": {"torch": {"elasticPolicy": {"minNodes": "x"}}}},
+        f"{ELASTIC}.minNodes: Invalid value",
+    ),
+    "nodes that no Go client can read": (
+        {"mlPolicy": {"torch": {"elasticPolicy": {"maxNodes": 2**31}}}},
+        f"{ELASTIC}.maxNodes: Invalid value: 2147483648",
+    ),
+    "a fixed number beside an elastic policy": (
+        {"mlPolicy": {"numNodes": 2, "torch": {"elasticPolicy": {"minNodes": 1}}}},
+        "numNodes should not be set if torch.elasticPolicy is configured",
+    ),
+}
+
 
 async def test_each_is_refused_with_its_field(
     admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
     wrong: dict[str, str] = {}
     async with admitting_manager():
-        for name, (spec, expected) in CASES.items():
-            job = Unstructured.wrap(
+        runtime = await live_client.get(ClusterTrainingRuntime, ("", torch_runtime))
+        template = runtime.to_dict()["spec"]["template"]
+        cases = [("TrainJob", {"runtimeRef": {"name": torch_runtime}}, *case) for case in CASES.items()]
+        cases += [("TrainingRuntime", {"template": template}, *case) for case in RUNTIME_CASES.items()]
+        for kind, least, name, (spec, expected) in cases:
+            obj = Unstructured.wrap(
                 {
                     "apiVersion": "trainer.kubeflow.org/v1alpha1",
-                    "kind": "TrainJob",
-                    "metadata": {"name": "job", "namespace": namespace},
-                    "spec": {"runtimeRef": {"name": torch_runtime}, **spec},
+                    "kind": kind,
+                    "metadata": {"name": "bad", "namespace": namespace},
+                    "spec": {**least, **spec},
                 }
             )
             try:
-                await live_client.create(job, dry_run=True)
-                wrong[name] = "admitted"
+                await live_client.create(obj, dry_run=True)
+                wrong[f"{kind}: {name}"] = "admitted"
             except StatusError as error:
                 if error.code not in (400, 403, 422) or expected not in str(error):
-                    wrong[name] = f"{error.code}: {error}"
+                    wrong[f"{kind}: {name}"] = f"{error.code}: {error}"
     assert wrong == {}
