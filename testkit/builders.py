@@ -114,6 +114,32 @@ def train_job_document(
     }
 
 
+def pod_override(
+    pod: Mapping[str, Any], *jobs: str, metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return an item of ``podTemplateOverrides`` as JSON: changes of the spec of the pods of ``jobs``, by default ``node``."""
+    made = {"targetJobs": [{"name": job} for job in jobs or (constants.NODE,)], "spec": dict(pod)}
+    return made if metadata is None else {**made, "metadata": dict(metadata)}
+
+
+def runtime_patch(
+    manager: str,
+    pod: Mapping[str, Any] | None = None,
+    *,
+    job: str = constants.NODE,
+    pod_metadata: Mapping[str, Any] | None = None,
+    **template: Any,
+) -> dict[str, Any]:
+    """Return an item of ``runtimePatches`` as JSON: changes of the pods of a job, and fields of ``template``.
+
+    Without ``pod``, no job is changed.
+    """
+    pods = {"spec": dict(pod or {})} | ({} if pod_metadata is None else {"metadata": dict(pod_metadata)})
+    jobs = [{"name": job, "template": {"spec": {"template": pods}}}]
+    patched = template if pod is None else {**template, "spec": {"replicatedJobs": jobs}}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": patched}}
+
+
 def written_runtime(
     namespace: str, name: str = "runtime", *, pod: Mapping[str, Any] | None = None, **spec: Any
 ) -> TrainingRuntime:

@@ -13,26 +13,13 @@ from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.builders import written_runtime
+from testkit.builders import runtime_patch, written_runtime, written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
-PATCH = {
-    "manager": "kueue.x-k8s.io/manager",
-    "trainingRuntimeSpec": {
-        "template": {
-            "metadata": {"labels": {"queue": "a"}},
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {"spec": {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}},
-                    }
-                ]
-            },
-        }
-    },
-}
+PATCH = runtime_patch(
+    "kueue.x-k8s.io/manager", {"nodeSelector": {"zone": "a"}}, metadata={"labels": {"queue": "a"}}
+)
 
 
 def runtime(namespace: str, pod: dict[str, Any], **policy: Any) -> TrainingRuntime:
@@ -46,13 +33,8 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
     await live_client.create(runtime(namespace, pod, numNodes=2, jax={}))
     sent: list[Request] = []
     async with run_manager(sent=sent, version="2.3"):
-        wanted = {
-            "runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"},
-            "runtimePatches": [PATCH],
-            "activeDeadlineSeconds": 10,
-        }
-        metadata = {"name": "job", "namespace": namespace}
-        await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": wanted}))
+        wanted = {"runtimePatches": [PATCH], "activeDeadlineSeconds": 10}
+        await live_client.create(written_train_job(namespace, "runtime", **wanted))
 
         async def built() -> JobSet:
             return await live_client.get(JobSet, (namespace, "job"))
@@ -103,15 +85,9 @@ async def test_a_stored_patch_with_a_nameless_pull_secret_is_one_event_or_has_no
 ) -> None:
     pod = {"containers": [{"name": "node", "image": "busybox"}], "imagePullSecrets": secrets}
     await live_client.create(runtime(namespace, pod, numNodes=1, torch={}))
-    nameless: dict[str, Any] = {"template": {"spec": {"template": {"spec": {"imagePullSecrets": [{}]}}}}}
-    template = {"spec": {"replicatedJobs": [{"name": "node", **nameless}]}}
-    patch = {"manager": PATCH["manager"], "trainingRuntimeSpec": {"template": template}}
-    ref = {"name": "runtime", "kind": "TrainingRuntime"}
+    patch = runtime_patch(PATCH["manager"], {"imagePullSecrets": [{}]})
     for name, spec in (("nameless", {"runtimePatches": [patch]}), ("plain", {})):
-        metadata = {"name": name, "namespace": namespace}
-        await live_client.create(
-            TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref, **spec}})
-        )
+        await live_client.create(written_train_job(namespace, "runtime", name=name, **spec))
     async with run_manager(version="2.3"):
 
         async def seen() -> list[str]:

@@ -12,6 +12,7 @@ from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from testkit.builders import runtime_patch
 
 pytestmark = pytest.mark.integration
 
@@ -20,9 +21,7 @@ Running = Callable[..., AbstractAsyncContextManager[None]]
 
 
 def patch(manager: str = "a.io/b", job: str = "node", **pod: Any) -> Document:
-    replicated = {"name": job, "template": {"spec": {"template": {"spec": pod}}}}
-    template = {"spec": {"replicatedJobs": [replicated]}}
-    return {"manager": manager, "trainingRuntimeSpec": {"template": template}}
+    return runtime_patch(manager, pod, job=job)
 
 
 PATCHES = "spec.runtimePatches"

@@ -17,7 +17,7 @@ from controller_runtime.rest import Request, warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit.builders import train_job_document
+from testkit.builders import pod_override, runtime_patch, train_job_document
 
 pytestmark = pytest.mark.integration
 
@@ -63,24 +63,8 @@ def owners(train_job: Document, field: str) -> set[str]:
     }
 
 
-PATCHES = [
-    {
-        "manager": "trainer.kubeflow.org/kubeflow-sdk",
-        "trainingRuntimeSpec": {
-            "template": {
-                "spec": {
-                    "replicatedJobs": [
-                        {
-                            "name": "node",
-                            "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
-                        }
-                    ]
-                }
-            }
-        },
-    }
-]
-OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"c": "d"}}}]
+PATCHES = [runtime_patch("trainer.kubeflow.org/kubeflow-sdk", {"nodeSelector": {"a": "b"}})]
+OVERRIDES = [pod_override({"nodeSelector": {"c": "d"}})]
 
 
 OWN = "ttlSecondsAfterFinished"

@@ -22,6 +22,7 @@ from controller_runtime.rest import Request
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
+from testkit.builders import pod_override, runtime_patch
 from testkit.kueue_writes import MANAGER, POD_SET, QUEUE, ActiveError, Kueue, KueueWebhook
 
 pytestmark = pytest.mark.integration
@@ -41,20 +42,14 @@ def of_user(name: str) -> Document:
     }
 
 
-def patch(manager: str, pod: Document, **template: Any) -> Document:
-    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
-    runtime = {"template": {**template, "spec": {"replicatedJobs": [job]}}}
-    return {"manager": manager, "trainingRuntimeSpec": runtime}
-
-
 FIRST: Document = {
-    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": of_user("first")}],
+    "podTemplateOverrides": [pod_override(of_user("first"))],
     "labels": {"first": "yes"},
     "annotations": {"first": "yes"},
 }
 SECOND: Document = {
     "runtimePatches": [
-        patch(
+        runtime_patch(
             "trainer.kubeflow.org/kubeflow-sdk",
             {**of_user("second"), "terminationGracePeriodSeconds": 45},
             metadata={"labels": {"second": "yes"}},
@@ -62,7 +57,7 @@ SECOND: Document = {
     ],
     "activeDeadlineSeconds": 3600,
 }
-LATE = patch("example.com/late", of_user("late"))
+LATE = runtime_patch("example.com/late", of_user("late"))
 """A user's patch that is added to every second TrainJob after Kueue's webhook has seen it."""
 KINDS: list[Document] = [
     FIRST,
@@ -368,7 +363,7 @@ async def test_a_newer_kueue_places_a_train_job_that_waited_for_the_older_one_on
     namespace: str,
     torch_runtime: str,
 ) -> None:
-    entry = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    entry = runtime_patch(MANAGER, spec={})
     async with admitting_manager(), acting_as("kueue") as kueue_client, acting_as("Kubeflow-SDK") as sdk:
         world = World(live_client, namespace, torch_runtime, len(KINDS))
         async with kueue_webhook(1):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,22 +16,15 @@ from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.builders import pod_override, runtime_patch
 from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
 
 RUNTIME = ("", "rt")
-OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}]
-UNFIT = [
-    {
-        "manager": "example.com/m",
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node"}]}}},
-    }
-]
-PRIVILEGED: list[dict[str, Any]] = copy.deepcopy(UNFIT)
-PRIVILEGED[0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]["template"] = {
-    "spec": {
-        "template": {"spec": {"containers": [{"name": "node", "securityContext": {"privileged": True}}]}}
-    }
-}
+OVERRIDES = [pod_override({"nodeSelector": {"a": "b"}})]
+PRIVILEGED, UNFIT = (
+    [runtime_patch("example.com/m", {"containers": [{"name": "node", **context}]})]
+    for context in ({"securityContext": {"privileged": True}}, {})
+)
 
 
 async def delete_runtime(w: ReconcilerWorld) -> None:

@@ -17,7 +17,7 @@ from controller_runtime.webhook import MutatorHandler
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
-from testkit.builders import train_job_document
+from testkit.builders import pod_override, runtime_patch, train_job_document
 
 NOW = "2031-05-06T07:08:09Z"
 THEN = "2001-01-01T00:00:00Z"
@@ -34,18 +34,12 @@ def job(metadata: Document | None = None, **spec: Any) -> Document:
 
 
 def patch(manager: str = SDK, *, time: str | None = None, **pod: Any) -> Document:
-    spec = {"template": {"spec": {"template": {"spec": pod}}}}
-    made: Document = {
-        "manager": manager,
-        "trainingRuntimeSpec": {
-            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": spec["template"]}]}}
-        },
-    }
+    made = runtime_patch(manager, pod)
     return made if time is None else {**made, "time": time}
 
 
 def override(job_name: str = "node", **pod: Any) -> Document:
-    return {"targetJobs": [{"name": job_name}], "spec": pod}
+    return pod_override(pod, job_name)
 
 
 async def review(new: Document, old: Document | None = None, **settings: Any) -> AdmissionResponse:

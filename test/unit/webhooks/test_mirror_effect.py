@@ -12,6 +12,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for
 from pkg.util import generations
 from pkg.webhooks import mirror
+from testkit.builders import pod_override
 
 Document = dict[str, Any]
 STEP = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
@@ -47,8 +48,7 @@ RUNTIME: Document = {
 
 
 def override(*jobs: str, metadata: Document | None = None, **spec: Any) -> Document:
-    made: Document = {"targetJobs": [{"name": name} for name in jobs], "spec": spec}
-    return made if metadata is None else {**made, "metadata": metadata}
+    return pod_override(spec, *jobs, metadata=metadata)
 
 
 CASES: dict[str, Document] = {

@@ -24,6 +24,7 @@ from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, validators
+from testkit.builders import runtime_patch
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 SCHEMAS = schemas()
@@ -142,24 +143,7 @@ METADATA: dict[str, Any] = {
         }
     ],
 }
-PATCHES = [
-    {
-        "manager": "a/b",
-        "trainingRuntimeSpec": {
-            "template": {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {
-                    "replicatedJobs": [
-                        {
-                            "name": "node",
-                            "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
-                        }
-                    ]
-                },
-            }
-        },
-    }
-]
+PATCHES = [runtime_patch("a/b", {"nodeSelector": {"a": "b"}}, metadata={"labels": {"a": "b"}})]
 
 
 class World:

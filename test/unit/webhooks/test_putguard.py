@@ -13,7 +13,7 @@ from controller_runtime.webhook import MutatorHandler
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
-from testkit.builders import train_job_document
+from testkit.builders import runtime_patch, train_job_document
 
 Document = dict[str, Any]
 FIELDS: Document = {
@@ -141,9 +141,7 @@ def with_grace(seconds: int | None, manager: str = "a.io/b") -> list[Document]:
     pod: Document = {"nodeSelector": {"a": "b"}}
     if seconds is not None:
         pod["terminationGracePeriodSeconds"] = seconds
-    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
-    spec = {"template": {"spec": {"replicatedJobs": jobs}}}
-    return [{"manager": manager, "time": "2001-01-01T00:00:00Z", "trainingRuntimeSpec": spec}]
+    return [{**runtime_patch(manager, pod), "time": "2001-01-01T00:00:00Z"}]
 
 
 KEY = 'k:{"manager":"a.io/b"}'
@@ -263,7 +261,7 @@ async def test_a_newer_kueue_gets_its_entry_and_the_older_ones_placement_goes_wh
 
 
 async def test_a_placement_that_an_older_kueue_writes_beside_the_entry_of_a_newer_one_stays() -> None:
-    patches = [{"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": {"template": {"spec": {}}}}]
+    patches = [runtime_patch("kueue.x-k8s.io/manager", spec={})]
     old = job(WRITERS, podTemplateOverrides=[USERS], runtimePatches=patches, suspend=True)
     new = job(WRITERS, podTemplateOverrides=[USERS, KUEUES], runtimePatches=patches, suspend=True)
     found, _ = await stored(old, new, {**PUT, "fieldManager": "kueue"})
@@ -304,9 +302,7 @@ async def test_an_owner_removes_its_fields_from_a_train_job_that_runs_on(suspend
 async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
     """The removal would be refused while the jobs run, together with the suspension."""
     writers = [entry("kueue", "runtimePatches", "suspend")]
-    patches = [
-        {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {"a": "b"}}}}}
-    ]
+    patches = [runtime_patch("a.io/b", metadata={"labels": {"a": "b"}})]
     old = job(writers, runtimePatches=patches, suspend=False)
     new, put = job(writers, suspend=True), {**PUT, "fieldManager": "kueue"}
     found, _ = await stored(active(old, 1), new, put)

@@ -27,7 +27,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.runtime import Runtime, core, runtime_for
 from pkg.webhooks import TrainJobWebhook
-from testkit.builders import train_job_document, written_runtime
+from testkit.builders import runtime_patch, train_job_document, written_runtime
 
 PATH = (
     "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec"
@@ -46,8 +46,7 @@ HARMLESS: dict[str, Any] = {"nodeSelector": {"a": "b"}, "containers": [{"name": 
 
 
 def patch(pod: dict[str, Any], manager: str = "acme.io/tool") -> dict[str, Any]:
-    job = {"name": "node", "template": {"spec": {"template": {"spec": copy.deepcopy(pod)}}}}
-    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    return runtime_patch(manager, copy.deepcopy(pod))
 
 
 def train_job(*patches: dict[str, Any], kind: str = "TrainingRuntime", **spec: Any) -> TrainJob:

@@ -11,6 +11,7 @@ import pytest
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import PodTemplateOverride, RuntimePatch
 from pkg.runtime.core.overrides import with_overrides
+from testkit.builders import pod_override, runtime_patch
 
 Document = dict[str, Any]
 TEMPLATE = JobSetSpec.from_dict(
@@ -24,18 +25,9 @@ KUEUES = {"nodeSelector": {"pool": "spot"}, "tolerations": [{"key": "spot", "ope
 POD_SET = {"labels": {"kueue.x-k8s.io/podset": "node"}}
 
 
-def override(pod: Document, **metadata: Any) -> Document:
-    return {"targetJobs": [{"name": "node"}], "metadata": metadata, "spec": pod}
-
-
-def patch(manager: str, pod: Document, **metadata: Any) -> Document:
-    job = {"name": "node", "template": {"spec": {"template": {"metadata": metadata, "spec": pod}}}}
-    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
-
-
-OVERRIDE, PATCH = override(USERS), patch("trainer.kubeflow.org/kubeflow-sdk", USERS)
-PLACEMENT = override(KUEUES, **POD_SET)
-ENTRY = patch("kueue.x-k8s.io/manager", KUEUES, **POD_SET)
+OVERRIDE, PATCH = pod_override(USERS), runtime_patch("trainer.kubeflow.org/kubeflow-sdk", USERS)
+PLACEMENT = pod_override(KUEUES, metadata=POD_SET)
+ENTRY = runtime_patch("kueue.x-k8s.io/manager", KUEUES, pod_metadata=POD_SET)
 
 
 @pytest.mark.parametrize(

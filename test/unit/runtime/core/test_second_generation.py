@@ -15,6 +15,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.runtime import Runtime, core, runtime_for
 from pkg.runtime.framework import PluginError
+from testkit.builders import runtime_patch
 
 LABELS = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 TWO_GPUS = {"limits": {"nvidia.com/gpu": "2"}}
@@ -148,7 +149,7 @@ async def test_the_manager_of_a_patch_is_a_domain_prefixed_path(manager: str, re
 async def test_only_kueues_empty_patch_may_come_and_go_while_the_train_job_runs(
     manager: str, refused: bool
 ) -> None:
-    empty = {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    empty = runtime_patch(manager, spec={})
     runtime, without = await served({"torch": {}}, {}, {})
     _, with_patch = await served({"torch": {}}, {}, {"runtimePatches": [empty]})
     for old, new in ((without, with_patch), (with_patch, without)):
@@ -211,9 +212,7 @@ async def test_nodes_find_each_other_without_a_trainer(
 
 async def test_a_patch_may_mount_a_volume_twice() -> None:
     mounts = [{"name": "data", "mountPath": path} for path in ("/in", "/out")]
-    pod = {"spec": {"containers": [{"name": "node", "volumeMounts": mounts}]}}
-    template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pod}}}]}}
-    patch = {"manager": "example.com/team", "trainingRuntimeSpec": {"template": template}}
+    patch = runtime_patch("example.com/team", {"containers": [{"name": "node", "volumeMounts": mounts}]})
     trained = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
 
     only = await container({"torch": {}}, trained, {"runtimePatches": [patch]})

@@ -36,6 +36,7 @@ from testkit.builders import (
     make_train_job,
     make_training_runtime,
     make_training_runtime_spec,
+    runtime_patch,
 )
 
 
@@ -370,9 +371,7 @@ async def test_an_update_that_fits_the_snapshot_but_not_the_edited_runtime_is_ac
     """Another writer, such as Kueue, changes the patches; the user's patch names a job that the runtime has lost."""
 
     def patch(manager: str) -> RuntimePatch:
-        jobs = [{"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}]
-        spec = {"template": {"spec": {"replicatedJobs": jobs}}}
-        return RuntimePatch.from_dict({"manager": manager, "trainingRuntimeSpec": spec})
+        return RuntimePatch.from_dict(runtime_patch(manager, {"nodeSelector": {"a": "b"}}))
 
     patches = [patch("acme.io/tool")]
     old = make_train_job("team-a", "job", uid="u", runtime="rt", suspend=True, runtime_patches=patches)
