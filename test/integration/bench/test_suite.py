@@ -72,9 +72,7 @@ def test_a_workload_runs_and_finds_no_needless_request(
     workload = importlib.import_module(f"managers.{name}")
     (ours,) = quick().managers
     # The name is not a valid label, because names of releases are not either.
-    plan = dataclasses.replace(
-        quick(), managers=(dataclasses.replace(ours, name="ours-1.0.0"),), ceiling=True
-    )
+    plan = dataclasses.replace(quick(), managers=(dataclasses.replace(ours, name="ours-1.0.0"),))
 
     async def measure() -> list[figures.Figure]:
         async with Transport(environment.config) as transport:

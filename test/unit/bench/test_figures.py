@@ -76,7 +76,7 @@ def test_cost_is_binding_beside_a_base_and_rates_are_only_shown() -> None:
 
 
 def measured() -> list[figures.Figure]:
-    """Return the figures of two rounds of a burst with ours, a Go manager and the ceiling, which has no CPU figures."""
+    """Return the figures of two rounds of a burst with ours and a Go manager."""
     cpu = "torch.1000.manager_cpu"
     rate = "torch.1000.rate"
     unit = "CPU s/1,000 jobs"
@@ -89,27 +89,26 @@ def measured() -> list[figures.Figure]:
             found(**{rate: (100.0, "TrainJobs/s"), cpu: (2.0, unit)}),
             found(**{rate: (110.0, "TrainJobs/s"), cpu: (2.0, unit)}),
         ],
-        "ceiling": [found(**{rate: (400.0, "TrainJobs/s")}), found(**{rate: (440.0, "TrainJobs/s")})],
     }
     return contest.combine("burst", whole)
 
 
 def test_the_table_has_a_column_for_each_program_with_ratios_and_their_spans() -> None:
     assert summary.table(measured()) == [
-        "| figure | this manager | ratio to go-2.1.0; its figure | ratio to ceiling; its figure | goal |",
-        "| --- | --- | --- | --- | --- |",
-        "| CPU of the manager, created | 1.1 CPU s/1,000 jobs (1–1.2) | 0.55 (0.5–0.6); 2 |  | ≤ 0.5 |",  # noqa: RUF001
-        "| burst: rate | 210 TrainJobs/s (200–220) | 2.00 (2–2); 105 | 0.50 (0.5–0.5); 420 |  |",  # noqa: RUF001
+        "| figure | this manager | ratio to go-2.1.0; its figure | goal |",
+        "| --- | --- | --- | --- |",
+        "| CPU of the manager, created | 1.1 CPU s/1,000 jobs (1–1.2) | 0.55 (0.5–0.6); 2 | ≤ 0.5 |",  # noqa: RUF001
+        "| burst: rate | 210 TrainJobs/s (200–220) | 2.00 (2–2); 105 |  |",  # noqa: RUF001
     ]
 
 
-def test_a_chart_beside_a_go_manager_names_the_ceiling(tmp_path: Path) -> None:
-    paths = {path.name: path.read_text(encoding="utf-8") for path in charts.draw(tmp_path, measured())}
-    assert "210 : 105 TrainJobs/s, ceiling 420" in paths["burst-go-2-1-0.svg"]
-    assert "ceiling 4" not in paths["burst-ceiling.svg"]
+def test_a_chart_beside_a_go_manager_has_the_ratio_and_both_figures(tmp_path: Path) -> None:
+    (path,) = charts.draw(tmp_path, measured())
+    assert path.name == "burst-go-2-1-0.svg"
+    assert "210 : 105 TrainJobs/s" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"], ["ceiling=x"]])
+@pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
 def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(given: list[str]) -> None:
     with pytest.raises(ValueError, match=r"NAME=CMD|same name"):
         entrants([OURS], given)

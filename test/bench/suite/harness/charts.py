@@ -1,22 +1,20 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SVG charts: bars from 1 for the ratios of our figures to an alternative's; without an alternative, the figures.
+"""SVG charts: bars from 1 for the ratios of our figures to an alternative's.
 
-There is one file for each workload and alternative. The ceiling, if it was measured, is shown beside the figures. The
-colours follow the reader's light or dark scheme.
+There is one file for each workload and alternative. The colours follow the reader's light or dark scheme.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.figures import Figure, short
-from harness.plan import CEILING
 
 _OVERVIEW: Final = "overview"
 _WIDTH: Final = 980
@@ -53,11 +51,11 @@ _STARTS: Final = "cold_start"
 _STYLE: Final = """
 svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 .ground { fill: #ffffff; } text { fill: #24292f; } .dim { fill: #57606a; } .line { stroke: #d0d7de; }
-.one { stroke: #57606a; } .better { fill: #2da44e; } .worse { fill: #d4781c; } .plain { fill: #2f81f7; }
+.one { stroke: #57606a; } .better { fill: #2da44e; } .worse { fill: #d4781c; }
 .spread { stroke: #24292f; stroke-width: 1.5; opacity: .65; } .title { font-weight: 600; font-size: 15px; }
 @media (prefers-color-scheme: dark) {
   .ground { fill: #0d1117; } text { fill: #e6edf3; } .dim { fill: #9198a1; } .line { stroke: #30363d; }
-  .one { stroke: #9198a1; } .better { fill: #3fb950; } .worse { fill: #e09b3d; } .plain { fill: #58a6ff; }
+  .one { stroke: #9198a1; } .better { fill: #3fb950; } .worse { fill: #e09b3d; }
   .spread { stroke: #e6edf3; }
 }
 """
@@ -66,23 +64,19 @@ svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
     """Write a chart for each workload and alternative, and an overview of the main figures; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    most = {each.name: each.alternative_value for each in found if each.alternative == CEILING}
-    found = [each for each in found if _is_drawn(each)]
+    found = [each for each in found if each.ratio is not None and _is_drawn(each)]
     sheets: dict[tuple[str, str], list[Figure]] = {}
     for each in found:
         workload = each.name.partition(".")[0]
-        sheets.setdefault((workload, each.alternative if each.arm else ""), []).append(each)
+        sheets.setdefault((workload, each.alternative), []).append(each)
     if len({workload for workload, _ in sheets}) > 1:
-        for each in (each for each in found if each.arm and each.ratio is not None and _is_headline(each)):
+        for each in filter(_is_headline, found):
             sheets.setdefault((_OVERVIEW, each.alternative), []).append(each)
     written = []
     for (workload, alternative), drawn in sheets.items():
-        name = f"{workload}-{alternative}" if alternative else workload
+        name = f"{workload}-{alternative}"
         path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '-' for c in name)}.svg"
-        compared = [each for each in drawn if each.ratio is not None]
-        path.write_text(
-            _ratios(workload, compared, most) if compared else _values(workload, drawn), encoding="utf-8"
-        )
+        path.write_text(_ratios(workload, drawn), encoding="utf-8")
         written.append(path)
     return written
 
@@ -92,15 +86,13 @@ def _is_headline(each: Figure) -> bool:
 
 
 def _is_drawn(each: Figure) -> bool:
-    """Return False for figures that only the table shows: single requests, other parties' CPU, undefined ratios."""
+    """Return False for figures that only the table shows: single requests, and other parties' CPU."""
     if each.name.endswith(_NOT_DRAWN) or ".requests." in each.name:
         return False
-    if each.name.endswith("peak_rss") and not each.name.startswith(_STARTS):
-        return False
-    return each.ratio is not None or not each.alternative
+    return each.name.startswith(_STARTS) or not each.name.endswith("peak_rss")
 
 
-def _ratios(workload: str, drawn: Sequence[Figure], most: Mapping[str, float | None]) -> str:
+def _ratios(workload: str, drawn: Sequence[Figure]) -> str:
     first = drawn[0]
     what = f"{workload}: {first.arm or 'ours'} ÷ {first.alternative or 'the alternative'}"
     rows = [_scale(len(drawn))]
@@ -116,8 +108,6 @@ def _ratios(workload: str, drawn: Sequence[Figure], most: Mapping[str, float | N
             middle = y + _ROW / 2
             rows.append(f'<line class="spread" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>')
         alone = f"{short(each.value)} : {short(each.alternative_value or 0)} {each.unit}"
-        if (limit := most.get(each.name)) is not None and each.alternative != CEILING:
-            alone += f", ceiling {short(limit)}"
         rows.append(_number(y, f"{each.ratio:.2f}", alone))
     return _sheet(
         what,
@@ -125,20 +115,6 @@ def _ratios(workload: str, drawn: Sequence[Figure], most: Mapping[str, float | N
         len(drawn),
         rows,
     )
-
-
-def _values(workload: str, drawn: Sequence[Figure]) -> str:
-    rows: list[str] = []
-    most: dict[str, float] = {}
-    for each in drawn:
-        most[each.unit] = max(most.get(each.unit, 0.0), each.value)
-    for number, each in enumerate(drawn):
-        y = _TOP + number * _ROW
-        share = each.value / most[each.unit] if most[each.unit] else 0.0
-        rows.append(_label(y, each.name.partition(".")[2]))
-        rows.append(_bar(y, _LABEL, max(share * _PLOT, 1.5), "plain"))
-        rows.append(_number(y, short(each.value), each.unit))
-    return _sheet(workload, "bars compare what has the same unit", len(drawn), rows)
 
 
 def _x(ratio: float) -> float:

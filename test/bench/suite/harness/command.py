@@ -3,7 +3,7 @@
 """Measures the project beside alternatives, in the same run.
 
     main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--go RELEASES]
-            [--ceiling] [--table] [--json FILE] [--charts DIR]
+            [--table] [--json FILE] [--charts DIR]
     main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
@@ -145,7 +145,6 @@ def _plan(options: argparse.Namespace) -> Plan:
         plan,
         managers=entrants(plan.managers, options.manager, others=(*before[0], *go)),
         groupers=entrants(plan.groupers, options.grouper, others=before[1]),
-        ceiling=options.ceiling,
     )
 
 
@@ -193,7 +192,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RELEASE,…",
         help=f"also measure Trainer's Go managers of these releases ({', '.join(gomanagers.RELEASES)})",
     )
-    add("--ceiling", action="store_true", help="also measure bursts by a bare loop of applies")
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="also measure this pod grouper")
     add("--quick", action="store_true", help="a few objects of each kind, to check that everything works")
     add("--full", action="store_true", help="bursts of 3,000 TrainJobs, starts with 10,000, and 10,000 pods")

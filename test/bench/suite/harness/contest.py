@@ -17,7 +17,7 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from harness import figures
 from harness.manager import Manager, ManagerError, cpu_of
-from harness.plan import CEILING, Entrant
+from harness.plan import Entrant
 
 _READS = ("list", "watch")
 _PARTIES = ("manager", "apiserver", "etcd", "bench")
@@ -137,12 +137,7 @@ def combine(
     for name in names:
         unit = next(each.values[name][1] for found in whole.values() for each in found if name in each.values)
         rounds = [each.values.get(name, (0.0, unit))[0] for each in ours]
-        beside = [
-            (other, theirs)
-            for other, theirs in others
-            if other != CEILING or any(name in each.values for each in theirs)
-        ]
-        for other, theirs in beside or [("", [])]:
+        for other, theirs in others or [("", [])]:
             alternative = (other, [each.values.get(name, (0.0, unit))[0] for each in theirs])
             made.append(
                 figures.figure(

@@ -11,8 +11,6 @@ from typing import Final
 from harness import interpreter
 
 OURS: Final = "ours"
-CEILING: Final = "ceiling"
-"""The name of the bare loop, if it is measured too."""
 _PROGRAM: Final = f"{interpreter.as_image()} -m pkg.app --config={{config}}"
 
 
@@ -61,8 +59,6 @@ class Plan:
     sizes: Sizes = MODERATE
     managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM, ours=True),)
     groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper", ours=True),)
-    ceiling: bool = False
-    """True to also measure bursts by a bare loop."""
     patience: float = 600.0
     """Seconds after which a manager that has not done its work counts as failed."""
     quiet: float = 2.0
@@ -80,7 +76,7 @@ def entrants(
     """Return our own program, ``others``, and those given as ``NAME=CMD``.
 
     Raises:
-        ValueError: a program has no name or no command, two have the same name, or one has that of the bare loop.
+        ValueError: a program has no name or no command, or two have the same name.
     """
     found = [*default, *others]
     for each in given:
@@ -88,6 +84,6 @@ def entrants(
         if not name or not command.strip():
             raise ValueError(f"{each!r} is not NAME=CMD")
         found.append(Entrant(name, command))
-    if len({CEILING, *(each.name for each in found)}) <= len(found):
-        raise ValueError(f"two programs have the same name, or one is called {OURS!r} or {CEILING!r}")
+    if len({each.name for each in found}) < len(found):
+        raise ValueError(f"two programs have the same name, or one is called {OURS!r}")
     return tuple(found)

@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from harness.figures import Figure, short
-from harness.plan import CEILING
 
 _ROWS: Final = (
     ("idle RSS", "cold_start.0.start.rss", "≤ 1.1"),
@@ -35,7 +34,7 @@ _ROWS: Final = (
 def table(found: Sequence[Figure]) -> list[str]:
     """Return the lines of the table; it has no rows for measurements that were not taken."""
     others = [each.alternative for each in found if each.alternative and each.arm]
-    columns = sorted(dict.fromkeys(others), key=lambda name: name == CEILING)
+    columns = list(dict.fromkeys(others))
     head = ["figure", "this manager", *(f"ratio to {name}; its figure" for name in columns), "goal"]
     return [_line(head), _line(["---"] * len(head)), *map(_line, _rows(found, columns))]
 

@@ -7,22 +7,18 @@
 
 from __future__ import annotations
 
-from harness import ceiling, contest, figures, objects
+from harness import contest, figures, objects
 from harness.cluster import Cluster
 from harness.contest import Found, phase
 from harness.manager import Manager, started
-from harness.plan import CEILING, Entrant, Plan
+from harness.plan import Entrant, Plan
 from harness.steps import create
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    job_set = await ceiling.sample(plan, where, plan.managers[0]) if plan.ceiling else b""
-
     async def one(entrant: Entrant) -> Found:
-        if entrant.name == CEILING:
-            return await ceiling.burst(where, plan.sizes.jobs, job_set)
         found = Found()
         async with started(entrant, where) as manager, manager.asked():
             await manager.settled(plan.quiet)
@@ -35,8 +31,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
                 await measure(plan, manager, found, runtime, plan.sizes.few)
         return found
 
-    loop = (Entrant(CEILING, ""),) if plan.ceiling else ()
-    return contest.combine("burst", await contest.contest(plan.rounds, (*plan.managers, *loop), one))
+    return contest.combine("burst", await contest.contest(plan.rounds, plan.managers, one))
 
 
 async def _warm(plan: Plan, manager: Manager, runtime: str, count: int) -> None:
