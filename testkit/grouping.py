@@ -48,6 +48,12 @@ async def group_of(pod: Pod, *objects: Object, rules: Rules = Rules.V0_13) -> Me
     return await (await pod_grouper(cluster).get_pod_owners(pod, rules)).metadata(pod)
 
 
+def sub_group_of(metadata: Metadata, pod: str = "p") -> str | None:
+    """Return the name of the subgroup of a pod."""
+    found = metadata.find_sub_group_for_pod("team-a", pod)
+    return None if found is None else found.name
+
+
 def make_reconciler(
     client_: client.Client,
     options: Settings | None = None,

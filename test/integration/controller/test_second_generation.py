@@ -33,8 +33,8 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
     await live_client.create(runtime(namespace, pod, numNodes=2, jax={}))
     sent: list[Request] = []
     async with run_manager(sent=sent, version="2.3"):
-        wanted = {"runtimePatches": [PATCH], "activeDeadlineSeconds": 10}
-        await live_client.create(written_train_job(namespace, "runtime", **wanted))
+        job = written_train_job(namespace, "runtime", runtimePatches=[PATCH], activeDeadlineSeconds=10)
+        await live_client.create(job)
 
         async def built() -> JobSet:
             return await live_client.get(JobSet, (namespace, "job"))
@@ -86,8 +86,8 @@ async def test_a_stored_patch_with_a_nameless_pull_secret_is_one_event_or_has_no
     pod = {"containers": [{"name": "node", "image": "busybox"}], "imagePullSecrets": secrets}
     await live_client.create(runtime(namespace, pod, numNodes=1, torch={}))
     patch = runtime_patch(PATCH["manager"], {"imagePullSecrets": [{}]})
-    for name, spec in (("nameless", {"runtimePatches": [patch]}), ("plain", {})):
-        await live_client.create(written_train_job(namespace, "runtime", name=name, **spec))
+    for name, patches in (("nameless", [patch]), ("plain", None)):
+        await live_client.create(written_train_job(namespace, "runtime", name=name, runtimePatches=patches))
     async with run_manager(version="2.3"):
 
         async def seen() -> list[str]:

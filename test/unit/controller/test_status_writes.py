@@ -48,7 +48,7 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is()
         raise ValueError("y" * 950)
 
     for runtime in w.reconciler._runtimes.values():
-        runtime.new_objects = fail  # type: ignore[method-assign] # a plugin fails
+        runtime.new_objects = fail  # type: ignore[method-assign, assignment] # a plugin fails
     with pytest.raises(ValueError, match=r"^y{950}$"):
         await w.reconcile()
     assert w.recorder.events[0].endswith("reconciliation failed: " + "y" * 950)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pkg.podgrouper import Rules
-from testkit.grouping import group_of, make_object, make_pod
+from testkit.grouping import group_of, make_object, make_pod, sub_group_of
 
 LEADER, POLICY = "leaderworkerset.sigs.k8s.io/worker-index", "subGroupPolicyType"
 
@@ -51,8 +51,8 @@ async def test_a_leader_that_gets_ready_alone_has_no_segments_yet(policy: str) -
     bound = await group_of(make_pod("p", lws, labels={LEADER: "0"}, spec={"nodeName": "n"}), lws)
 
     assert [(each.name, each.min_available) for each in alone.sub_groups] == [("leader", 1)]
-    assert alone.find_sub_group_for_pod("team-a", "p").name == "leader"
-    assert bound.find_sub_group_for_pod("team-a", "p").name == "leader"
+    assert sub_group_of(alone) == "leader"
+    assert sub_group_of(bound) == "leader"
     assert bound.min_available == 5
 
 

@@ -10,7 +10,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import group_of, make_object, make_pod, make_pod_group
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group, sub_group_of
 from testkit.owner_world import reference
 
 
@@ -262,7 +262,7 @@ async def test_an_upgrade_of_a_service_groups_the_clusters_separately_if_their_w
 
     assert (metadata.name, [each.name for each in metadata.sub_groups[1:]]) == expected
     assert metadata.min_available == 1 + 2 * len(expected[1])
-    assert metadata.find_sub_group_for_pod("team-a", "p").name == own
+    assert sub_group_of(metadata) == own
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
@@ -276,7 +276,7 @@ async def test_a_service_whose_active_cluster_was_deleted_starts_with_its_next_c
     metadata = await group_of(worker, *made.values(), rules=rules)
 
     assert (metadata.name, metadata.min_available) == (OWN, 3)
-    assert metadata.find_sub_group_for_pod("team-a", "p").name == "w"
+    assert sub_group_of(metadata) == "w"
     with pytest.raises(NotFoundError, match='"b" not found'):
         await group_of(make_pod("p", made["service"]), made["service"], rules=rules)
 
