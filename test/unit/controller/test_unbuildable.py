@@ -21,10 +21,9 @@ from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
 
 RUNTIME = ("", "rt")
 OVERRIDES = [pod_override({"nodeSelector": {"a": "b"}})]
-PRIVILEGED, UNFIT = (
-    [runtime_patch("example.com/m", {"containers": [{"name": "node", **context}]})]
-    for context in ({"securityContext": {"privileged": True}}, {})
-)
+UNFIT = [runtime_patch("example.com/m", spec={"replicatedJobs": [{"name": "node"}]})]
+CONTEXT = {"containers": [{"name": "node", "securityContext": {"privileged": True}}]}
+PRIVILEGED = [runtime_patch("example.com/m", CONTEXT)]
 
 
 async def delete_runtime(w: ReconcilerWorld) -> None:
