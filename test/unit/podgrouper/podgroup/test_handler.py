@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -20,15 +19,11 @@ from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata
 KEY = ("team-a", "g")
 
 
-@pytest.fixture
-def wanted() -> Callable[..., Metadata]:
-    def make(**fields: Any) -> Metadata:
-        owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="u")
-        return Metadata(
-            **{"name": "g", "namespace": "team-a", "owner": owner, "min_available": 1, "queue": "q", **fields}
-        )
-
-    return make
+def wanted(**fields: Any) -> Metadata:
+    owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="u")
+    return Metadata(
+        **{"name": "g", "namespace": "team-a", "owner": owner, "min_available": 1, "queue": "q", **fields}
+    )
 
 
 def handler(client: Any, live: Any = None) -> Handler:
@@ -37,7 +32,7 @@ def handler(client: Any, live: Any = None) -> Handler:
     )
 
 
-async def test_many_at_once_create_a_group_once(wanted: Callable[..., Metadata]) -> None:
+async def test_many_at_once_create_a_group_once() -> None:
     client = FakeClient()
     groups = handler(client)
 
@@ -48,10 +43,23 @@ async def test_many_at_once_create_a_group_once(wanted: Callable[..., Metadata])
     assert [call.verb for call in client.writes] == ["create"]
 
 
+async def test_labels_and_annotations_of_others_stay_on_a_group_that_is_updated() -> None:
+    client = FakeClient()
+    await handler(client).apply_to_cluster(wanted())
+    stored = await client.get(PodGroup, KEY)
+    stored.metadata.labels = {**stored.labels, "theirs": "1"}
+    stored.metadata.annotations = {**stored.annotations, "theirs": "2"}
+    await client.update(stored)
+
+    await handler(client).apply_to_cluster(wanted(labels={"ours": "3"}, annotations={"ours": "4"}))
+
+    updated = await client.get(PodGroup, KEY)
+    assert {"theirs": "1", "ours": "3"}.items() <= updated.labels.items()
+    assert {"theirs": "2", "ours": "4"}.items() <= updated.annotations.items()
+
+
 @pytest.mark.parametrize("exists", [False, True])
-async def test_while_the_cache_lags_the_other_pods_of_a_group_write_nothing(
-    exists: bool, wanted: Callable[..., Metadata]
-) -> None:
+async def test_while_the_cache_lags_the_other_pods_of_a_group_write_nothing(exists: bool) -> None:
     cache, server = FakeClient(), FakeClient()
     if exists:
         await handler(server).apply_to_cluster(wanted())
@@ -71,9 +79,7 @@ async def test_while_the_cache_lags_the_other_pods_of_a_group_write_nothing(
     assert (await server.get(PodGroup, KEY)).spec.min_member == 1
 
 
-async def test_a_group_that_was_deleted_is_created_again_without_a_read(
-    wanted: Callable[..., Metadata],
-) -> None:
+async def test_a_group_that_was_deleted_is_created_again_without_a_read() -> None:
     client = FakeClient()
     groups = handler(client)
     await groups.apply_to_cluster(wanted())
@@ -88,7 +94,7 @@ async def test_a_group_that_was_deleted_is_created_again_without_a_read(
     assert len(client.calls) == 2  # the cache is asked first
 
 
-async def test_a_group_that_another_writer_has_changed_is_corrected(wanted: Callable[..., Metadata]) -> None:
+async def test_a_group_that_another_writer_has_changed_is_corrected() -> None:
     client = FakeClient()
     groups = handler(client)
     await groups.apply_to_cluster(wanted())
@@ -101,7 +107,7 @@ async def test_a_group_that_another_writer_has_changed_is_corrected(wanted: Call
     assert (await client.get(PodGroup, KEY)).spec.min_member == 1
 
 
-async def test_unknown_fields_stay(wanted: Callable[..., Metadata]) -> None:
+async def test_unknown_fields_stay() -> None:
     stored = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"queue": "q", "newer": {"a": 1}}}
     client = FakeClient(PodGroup.from_dict(stored))
 
@@ -126,7 +132,7 @@ async def test_unknown_fields_stay(wanted: Callable[..., Metadata]) -> None:
     ],
 )
 async def test_a_group_requires_a_number_that_its_release_accepts(
-    wanted: Callable[..., Metadata], rules: Rules, given: dict[str, int], written: tuple[int | None, ...]
+    rules: Rules, given: dict[str, int], written: tuple[int | None, ...]
 ) -> None:
     client = FakeClient()
 
@@ -138,7 +144,7 @@ async def test_a_group_requires_a_number_that_its_release_accepts(
 
 @pytest.mark.parametrize("stored", [{}, {"minMember": 1}])
 async def test_a_group_without_a_minimum_requires_one_pod_and_is_not_written_again(
-    wanted: Callable[..., Metadata], stored: dict[str, int]
+    stored: dict[str, int],
 ) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}
     metadata = {"name": "g", "namespace": "team-a", "ownerReferences": [owner]}
@@ -154,7 +160,7 @@ async def test_a_group_without_a_minimum_requires_one_pod_and_is_not_written_aga
 @pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
 @pytest.mark.parametrize("given", [0, -5])
 async def test_a_subgroup_never_requires_a_negative_number(
-    wanted: Callable[..., Metadata], given: int, rules: Rules, number: int | None
+    given: int, rules: Rules, number: int | None
 ) -> None:
     client = FakeClient()
 
@@ -167,9 +173,7 @@ async def test_a_subgroup_never_requires_a_negative_number(
 
 
 @pytest.mark.parametrize(("rules", "number"), [(Rules.V0_13, None), (Rules.V0_17, 0)])
-async def test_a_subgroup_of_a_former_release_gets_its_zero(
-    wanted: Callable[..., Metadata], rules: Rules, number: int | None
-) -> None:
+async def test_a_subgroup_of_a_former_release_gets_its_zero(rules: Rules, number: int | None) -> None:
     parts = [SubGroupMetadata(name="master", min_available=1), SubGroupMetadata(name="worker")]
     client = FakeClient()
     await handler(client).apply_to_cluster(wanted(sub_groups=parts), Rules.V0_13)
@@ -184,7 +188,7 @@ async def test_a_subgroup_of_a_former_release_gets_its_zero(
     ("rules", "delay"), [(Rules.V0_13, None), (Rules.V0_15, None), (Rules.V0_17, "5m0s")]
 )
 async def test_a_group_has_no_durations_where_the_server_would_prune_them(
-    wanted: Callable[..., Metadata], rules: Rules, delay: str | None
+    rules: Rules, delay: str | None
 ) -> None:
     client = FakeClient()
     for number in range(3):
@@ -193,9 +197,7 @@ async def test_a_group_has_no_durations_where_the_server_would_prune_them(
         assert len(client.writes) == 1, number
 
 
-async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is(
-    wanted: Callable[..., Metadata],
-) -> None:
+async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is() -> None:
     server = FakeClient()
     await handler(server).apply_to_cluster(wanted())
 
@@ -208,7 +210,7 @@ async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is(
     assert [call.verb for call in server.writes] == ["create", "create"]
 
 
-async def test_a_creation_refused_though_there_is_no_group_is_told(wanted: Callable[..., Metadata]) -> None:
+async def test_a_creation_refused_though_there_is_no_group_is_told() -> None:
     async def refuse(_client: Any, _obj: Any, **_options: Any) -> Any:
         raise AlreadyExistsError("exists", code=409, reason="AlreadyExists")
 
@@ -218,9 +220,7 @@ async def test_a_creation_refused_though_there_is_no_group_is_told(wanted: Calla
         await handler(client).apply_to_cluster(wanted())
 
 
-async def test_a_group_written_by_somebody_else_meanwhile_is_read_and_written_again(
-    wanted: Callable[..., Metadata],
-) -> None:
+async def test_a_group_written_by_somebody_else_meanwhile_is_read_and_written_again() -> None:
     server = FakeClient()
     await handler(server).apply_to_cluster(wanted())
     stale = await server.get(PodGroup, KEY)
@@ -238,7 +238,7 @@ async def test_a_group_written_by_somebody_else_meanwhile_is_read_and_written_ag
     assert (group.spec.min_member, group.labels) == (3, {"theirs": "1"})
 
 
-async def test_a_conflict_with_nobody_is_told_at_once(wanted: Callable[..., Metadata]) -> None:
+async def test_a_conflict_with_nobody_is_told_at_once() -> None:
     server = FakeClient()
     await handler(server).apply_to_cluster(wanted())
     tries = 0
@@ -255,9 +255,7 @@ async def test_a_conflict_with_nobody_is_told_at_once(wanted: Callable[..., Meta
     assert tries == 1
 
 
-async def test_a_group_that_we_have_not_written_is_decoded_once_a_version(
-    wanted: Callable[..., Metadata],
-) -> None:
+async def test_a_group_that_we_have_not_written_is_decoded_once_a_version() -> None:
     cluster = FakeClient()
     decoded = 0
 
@@ -294,7 +292,7 @@ async def test_a_group_that_we_have_not_written_is_decoded_once_a_version(
     assert decoded == 3
 
 
-async def test_of_a_group_that_is_up_to_date_no_annotations_are_kept(wanted: Callable[..., Metadata]) -> None:
+async def test_of_a_group_that_is_up_to_date_no_annotations_are_kept() -> None:
     class Annotations(dict[str, str]):
         pass
 
@@ -309,7 +307,7 @@ async def test_of_a_group_that_is_up_to_date_no_annotations_are_kept(wanted: Cal
     assert kept() is None
 
 
-async def test_a_group_that_was_deleted_is_created_again(wanted: Callable[..., Metadata]) -> None:
+async def test_a_group_that_was_deleted_is_created_again() -> None:
     client = FakeClient()
     groups = handler(client)
     for _ in range(3):
