@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,7 +18,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
 from controller_runtime.rest import CompleteResponse, Request
-from controller_runtime.simtest import Process, Simulation
+from controller_runtime.simtest import MANAGER, Process, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai import v2alpha2 as kai
@@ -28,15 +29,19 @@ from pkg.constants.kai import POD_GROUP_ANNOTATION_FOR_POD
 from testkit.sim import calm, runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import Cluster
+from testkit.sim.finalizercontrollers import FINALIZER, FinalizerControllers
+from testkit.sim.grouperadministrators import GrouperAdministrators
 from testkit.sim.groups import Groups
+from testkit.sim.laggingoperators import LaggingOperators
 from testkit.sim.managers import Writes
 from testkit.sim.objects import controlled_by
 from testkit.sim.restchecks import RestChecks
 from testkit.sim.rules import Rules
+from testkit.sim.snapshots import Snapshots
 from testkit.sim.spechistory import SpecHistory
 from testkit.sim.users import AUDITED, OTHERS, UNKNOWN, Users
 from testkit.sim.webhook import PURPOSE
-from testkit.sim.workloads import NODE_GROUP, NOTEBOOK_CRD, RAY_CRD, RayCluster
+from testkit.sim.workloads import NODE_GROUP, NOTEBOOK_CRD, RAY_CRD, RayCluster, Workloads
 
 Document = dict[str, Any]
 TIME = "2026-01-01T00:00:00Z"
@@ -512,6 +517,26 @@ class Grouper(Writer):
         await self.mark(pod, right)
         return made
 
+    async def take_from_stranger(self) -> None:
+        job, pod, *_ = await self.job_pod()
+        await self.create(Pod, job, "q", spec={"containers": []})
+        group = await self.group(f"pg-q-{job.metadata.uid}", job)
+        self.sim.server.denied.add((MANAGER, "*", "jobs.batch"))
+        await self.mark(pod, group.name)
+
+    async def copy_dead_group(self) -> None:
+        mark = {POD_GROUP_ANNOTATION_FOR_POD: "pg-p-00000000-0000-0000-0000-000000000000"}
+        await self.create(Pod, name="p", metadata={"annotations": mark}, spec={"containers": []})
+
+    async def stay_in_deleted_group(self) -> None:
+        cluster = await self.create(RayCluster, name="r", spec={"workerGroupSpecs": []})
+        job = await self.create(Job, cluster, "j", spec={"template": {"spec": {"containers": []}}})
+        pod = await self.create(Pod, job, "p", metadata={"labels": {"a": "b"}}, spec={"containers": []})
+        group = await self.group(f"pg-r-{cluster.metadata.uid}", cluster)
+        await self.mark(pod, group.name)
+        await self.client.delete(group)
+        await self.client.patch(job, raw_patch(MERGE, b'{"metadata":{"ownerReferences":null}}'))
+
     async def delete_group(self) -> None:
         await self.client.delete(await self.grouped())
 
@@ -541,6 +566,9 @@ GROUPED = {
     Grouper.report_group: "a group that exists is reported as an error",
     Grouper.forget: "a pod is not in its group",
     Grouper.forget_sub_group: "a pod is not in its subgroup",
+    Grouper.take_from_stranger: "a pod was given a stranger's group",
+    Grouper.copy_dead_group: "a pod names a dead group of its own",
+    Grouper.stay_in_deleted_group: "a pod is in a group that does not exist",
     Grouper.delete_group: "the group of a pod does not exist",
     Grouper.own_wrongly: "a group has another owner",
     Grouper.size_wrongly: "a group has the wrong size",
@@ -566,6 +594,98 @@ def test_a_change_that_breaks_a_rule_of_groups_fails(
         sim.finally_(check)
 
     assert str(simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure).startswith(text)
+
+
+class Others(Writer):
+    """Disturbs what others have written, and writes wrong snapshots of runtimes."""
+
+    def __init__(self, sim: Simulation) -> None:
+        super().__init__(sim)
+        self.past = SpecHistory(sim)
+        self.snapshots = Snapshots(sim, self.past)
+        for see in (self.past.see, self.snapshots.see):
+            sim.on_change(see)
+
+    async def snapshot(self, owner: Object, *images: str) -> Object:
+        """Create the snapshot of a TrainJob; give it one runtime after the other, each with another image."""
+        stored: Object | None = None
+        for image in images:
+            runtime = json.loads(json.dumps(runtimes.runtime("plain").to_dict()).replace('"i"', f'"{image}"'))
+            data = {"runtime": json.dumps(runtime)}
+            if stored is None:
+                stored = await self.create(ConfigMap, owner, "job-runtime-snapshot", data=data)
+            else:
+                stored = await self.update(stored, data=data)
+        assert stored is not None
+        return stored
+
+    async def keep_wrong_runtime(self) -> None:
+        await self.client.create(runtimes.runtime("plain"))
+        await self.snapshot(await self.train_job(), "other")
+
+    async def keep_nothing(self) -> None:
+        self.snapshots.check(self.sim, (await self.train_job()).to_dict())
+
+    async def return_wrong_runtime(self) -> None:
+        await self.client.create(runtimes.runtime("plain"))
+        job = await self.train_job()
+        await self.snapshot(job, "i", "edited")
+
+        async def restore() -> None:
+            await anyio.sleep(5.0)
+            await self.snapshot(job, "i")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(restore)
+            await self.snapshots.check_return(self.sim)
+
+    async def remove_finalizer(self) -> None:
+        FinalizerControllers(self.sim, {})
+        runtime = runtimes.runtime("plain")
+        runtime.metadata.finalizers = [FINALIZER]
+        stored = await self.client.create(runtime)
+        await self.client.patch(stored, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
+
+    async def change_queue(self) -> None:
+        administrators = GrouperAdministrators(self.sim)
+        group = await self.create(kai.PodGroup, name="pg", spec={"minMember": 1})
+        await administrators.requeue(self.sim, random.Random(1))
+        await self.client.patch(group, raw_patch(MERGE, b'{"spec":{"queue":"lost"}}'))
+
+    async def group_for_deleted(self) -> None:
+        operators = LaggingOperators(self.sim, Workloads())
+        owner = await self.create(ConfigMap)
+        operators._gone.add(owner.metadata.uid or "")
+        await self.create(kai.PodGroup, owner, "pg", spec={"minMember": 1})
+
+
+OTHERS_DISTURBED = {
+    Others.keep_wrong_runtime: "a snapshot contains another runtime: job-runtime-snapshot",
+    Others.keep_nothing: "a TrainJob has no snapshot: job",
+    Others.return_wrong_runtime: "a snapshot comes back with another runtime: job",
+    Others.remove_finalizer: "the finalizer of another controller is removed: plain",
+    Others.change_queue: "a group loses values that others set: pg: queue",
+    Others.group_for_deleted: "a group is created for a deleted owner: pg",
+}
+
+
+@pytest.mark.parametrize(("breaks", "text"), OTHERS_DISTURBED.items(), ids=name_of)
+def test_a_change_of_what_others_have_written_fails(
+    breaks: Callable[[Others], Coroutine[Any, Any, None]], text: str
+) -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(TrainJob, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, kai.PodGroup)
+        others = Others(sim)
+
+        async def act(_: Simulation) -> None:
+            await breaks(others)
+
+        sim.finally_(act)
+
+    failure = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure
+    while isinstance(failure, ExceptionGroup):
+        failure = failure.exceptions[0]
+    assert str(failure) == text
 
 
 class Sender(Writer):
