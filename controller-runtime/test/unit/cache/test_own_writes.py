@@ -115,6 +115,50 @@ async def test_an_answer_after_the_end_of_its_object_changes_nothing(told: Any, 
     assert lines == ["add a theirs", "delete a theirs"]
 
 
+async def test_an_answer_after_the_deletion_of_an_object_whose_state_no_event_showed_changes_nothing(
+    told: Any, server: Any, settle: Settle
+) -> None:
+    made, lines = told
+    server.put("a")
+    written = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
+    server.remove("a")  # the watch is past the version of the write
+    await settle()
+    made.remember_write(written)
+    assert await made.list(ConfigMap) == []
+    assert lines == ["add a theirs", "delete a theirs"]
+
+
+async def test_a_write_that_an_event_has_shown_is_not_remembered(
+    told: Any, server: Any, settle: Settle
+) -> None:
+    made, _ = told
+    written = server.put("a", silent=True)
+    made.remember_write(ConfigMap.from_dict(written))
+    store = (await made.get_informer(ConfigMap)).shared.store
+    assert store.unconfirmed(("team-a", "a")) is not None
+    server.tell("ADDED", written)
+    await settle()
+    assert store.unconfirmed(("team-a", "a")) is None
+
+
+async def test_the_next_write_of_an_object_has_the_whole_time_for_its_answer(
+    told: Any, server: Any, settle: Settle
+) -> None:
+    made, lines = told
+    named = ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
+    with made.writing(named):
+        made.remember_write(ConfigMap.from_dict(server.put("a")))
+        await settle()
+        await anyio.sleep(0.1)
+    with made.writing(named):
+        await anyio.sleep(0.05)
+        second = server.put("a", data={"n": "2"})
+        await settle()
+        await anyio.sleep(0.15)  # more than 0.25 s after the first event
+        made.remember_write(ConfigMap.from_dict(second))
+    assert lines == ["add a ours", "update a ours"]
+
+
 async def test_an_answer_during_a_list_is_read_although_the_list_has_shown_a_newer_object(
     told: Any, server: Any
 ) -> None:

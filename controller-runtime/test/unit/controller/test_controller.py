@@ -274,6 +274,54 @@ async def test_a_server_that_says_when_to_come_back_is_believed(make: Make) -> N
     assert script.times == [0.0, 3.0, 6.0]
 
 
+async def test_the_longest_time_that_servers_ask_for_is_waited(make: Make) -> None:
+    asked = [TooManyRequestsError("wait", code=429, retry_after=seconds) for seconds in (3.0, 7.0, 5.0)]
+    script = Script(ExceptionGroup("three requests", asked))
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+    assert script.times == [0.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    "answer", [TooManyRequestsError("wait", code=429, retry_after=3.0), BUSY, ValueError("no")]
+)
+async def test_any_answer_of_the_server_ends_the_count_of_attempts_without_one(
+    make: Make, answer: Exception
+) -> None:
+    script = Script(*[AWAY] * 8, answer, AWAY, AWAY)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+    gaps = [round(later - sooner, 3) for sooner, later in itertools.pairwise(script.times)]
+    assert gaps[7] == 0.64
+    assert gaps[9:] == [0.005, 0.01]
+
+
+async def test_requests_that_are_woken_after_an_outage_are_reconciled_once_by_several_workers(
+    make: Make,
+) -> None:
+    requests = [Request("default", f"r{number}") for number in range(300)]
+    done: list[Request] = []
+    returned = False
+
+    class Writes:
+        async def reconcile(self, request: Request) -> Result:
+            if not returned:
+                raise AWAY
+            await anyio.sleep(0.01)
+            done.append(request)
+            return Result()
+
+    async with running(make(Writes(), max_concurrent_reconciles=4)) as made:
+        for each in requests:
+            made.queue.add(each)
+        await anyio.sleep(60)
+        returned = True
+        await anyio.sleep(60)
+    assert sorted(done) == sorted(requests)
+
+
 async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -> None:
     script = Script(ValueError("no"), Result(requeue_after=timedelta(minutes=5)), ValueError("no"))
     async with running(make(script)) as made:

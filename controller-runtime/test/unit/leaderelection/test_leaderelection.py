@@ -211,6 +211,34 @@ async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(
     assert (await server.lease()).spec.holder_identity == ""
 
 
+async def test_a_holder_whose_writes_were_answered_releases_with_one_request(server: LeaseStore) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    await lead(one, 5)
+    server.store.calls.clear()
+    await one.release()
+    assert [call.verb for call in server.store.calls] == ["update"]
+
+
+async def test_a_candidate_that_stops_while_it_takes_a_lapsed_lease_leaves_no_held_lease(
+    server: LeaseStore,
+) -> None:
+    await elector(server, "a").acquire()  # and ends without a release
+
+    async def wait(*_: Any, **__: Any) -> Lease:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    two = LeaderElector(
+        interceptor.wrap(server.store, interceptor.Funcs(update=wait)), KEY, "b", Timing(), rng=lambda: 0.0
+    )
+    with anyio.move_on_after(16):
+        await two.acquire()
+    two._client = server.client
+    await two.release()
+    assert (await server.lease()).spec.holder_identity == ""
+
+
 async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(
     server: LeaseStore,
 ) -> None:
