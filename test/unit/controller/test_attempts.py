@@ -70,6 +70,12 @@ async def test_each_resume_is_counted_once_and_restarts_are_added(policy: dict[s
     assert await counts(w) == ("2", "1", 3)
 
 
+async def test_a_negative_number_of_restarts_counts_as_none() -> None:
+    w = await enable(await world())
+    await run(w, restarts=-3)
+    assert await counts(w) == ("1", "0", 0)
+
+
 async def test_of_the_metadata_of_a_cached_job_set_only_the_annotations_are_decoded() -> None:
     text = '{"metadata": {"name": "a", "generation": "no number", "annotations": {"%s": "3"}}, "spec": {}}'
     stored = LazyObject(JobSet, (text % STARTS).encode())

@@ -71,6 +71,9 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend
     assert w.recorder.events == []
 
 
+TIME = "2025-03-04T05:06:07Z"
+
+
 async def orphaned(w: ReconcilerWorld) -> None:
     """Delete the TrainJob so that its JobSet is orphaned, and create it again with another UID."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
@@ -206,6 +209,29 @@ async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_ve
         await w.reconcile()
     assert "ownerReferences" not in (await w.job_set())["metadata"]
     assert (await w.server.get(TrainJob, KEY)).status.jobs_status is None
+
+
+async def test_a_finished_train_job_keeps_its_status_when_its_job_set_is_orphaned() -> None:
+    w = await world()
+    await w.reconcile()
+    job_set = await w.server.get(JobSet, KEY)
+    completed = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": TIME,
+    }
+    job_set.status = job_set.status.from_dict({"conditions": [completed]})
+    await w.server.status.update(job_set)
+    await w.reconcile()
+    before = (await w.server.get(TrainJob, KEY)).status
+    live = await w.server.get(JobSet, KEY)
+    live.metadata.owner_references = None
+    await w.server.update(live)
+    await w.server.observe(failed=1)
+    await w.reconcile()
+    assert (await w.server.get(TrainJob, KEY)).status == before
 
 
 async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> None:

@@ -11,6 +11,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError, StatusError
+from controller_runtime.metrics import REGISTRY
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -56,6 +57,36 @@ async def test_an_edit_of_a_suspended_train_job_takes_effect(webhook: bool, rest
     assert (await w.job_set())["spec"]["suspend"] is False
     assert await w.image() == "two"
     never_runs(w, "one")
+
+
+async def test_a_job_set_that_is_built_again_is_created_and_does_not_count_as_healed() -> None:
+    def healed() -> float:
+        return REGISTRY.get_sample_value("kubeflow_trainer_drift_healed_total", {"kind": "JobSet"}) or 0
+
+    w = await suspended_world()
+    before = healed()
+    await w.edit_image()
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    assert healed() == before
+
+
+async def test_a_job_set_that_ran_is_built_again_although_it_had_the_same_form() -> None:
+    w = await suspended_world(webhook=False)
+    await w.edit_image()
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    for suspend in (False, True):
+        await w.suspend(suspend)
+        await w.reconcile()
+        await w.server.observe(suspended=int(suspend), active=int(not suspend))
+    await w.reconcile()
+    changed = await w.server.get(JobSet, KEY)
+    changed.spec.replicated_jobs[0].template.spec.template.spec.containers[0].image = "another writer's"  # type: ignore[index]
+    await w.server.update(changed)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    assert await w.image() == "two"
 
 
 async def test_an_edit_and_a_resumption_in_one_update_never_start_the_old_spec() -> None:

@@ -32,6 +32,18 @@ async def test_the_host_file_agrees_with_the_job_set() -> None:
     assert await hosts(w) == 4
 
 
+@pytest.mark.parametrize(("nodes", "pods"), [(1, 1), (2, 1), (3, 2)])
+async def test_a_launcher_that_trains_is_one_of_the_nodes_and_leaves_at_least_one(
+    nodes: int, pods: int
+) -> None:
+    policy = {"mlPolicy": {"numNodes": 1, "mpi": {"runLauncherAsNode": True}}}
+    w = await world(policy, trainer={"image": "one", "numNodes": nodes})
+    await w.reconcile()
+    jobs = {each["name"]: each for each in (await w.job_set())["spec"]["replicatedJobs"]}
+    assert jobs["node"]["template"]["spec"]["parallelism"] == pods
+    assert await hosts(w) == pods + 1
+
+
 async def test_a_running_jobs_host_file_is_restored() -> None:
     w = await world(MPI)
     await w.reconcile()

@@ -17,6 +17,8 @@ from pkg.controller.children import JobSetState
 from pkg.controller.trainjob_controller import TrainJobState
 from testkit.trainjobs import KEY, ReconcilerWorld, ended_condition, train_job, world
 
+TIME = "2025-03-04T05:06:07Z"
+
 
 def sample(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"kubeflow_trainer_{name}", labels) or 0
@@ -46,6 +48,41 @@ async def test_a_deleted_job_set_comes_back_and_only_that_is_counted_as_drift() 
     await w.server.delete(await w.server.get(JobSet, KEY))
     assert await w.writes() == ["apply JobSet"]
     assert counts() == (created + 1, healed + 1)
+
+
+@pytest.mark.parametrize("end", ["deleted", "finished", "of another controller"])
+async def test_nothing_is_remembered_of_a_train_job_that_needs_no_children(end: str) -> None:
+    w = await world()
+    await w.reconcile()
+    assert w.reconciler._memories
+    job = await w.server.get(TrainJob, KEY)
+    if end == "deleted":
+        await w.server.delete(job)
+    elif end == "finished":
+        failed = {
+            "type": "Failed",
+            "status": "True",
+            "reason": "R",
+            "message": "",
+            "lastTransitionTime": TIME,
+        }
+        job.status = job.status.from_dict({"conditions": [failed]})
+        await w.server.status.update(job)
+    else:
+        job.spec.managed_by = "kueue.x-k8s.io/multikueue"
+        await w.server.update(job)
+    await w.reconcile()
+    assert not w.reconciler._memories
+
+
+async def test_each_count_of_the_jobs_is_copied_to_its_own_field() -> None:
+    w = await world()
+    await w.reconcile()
+    counts = {"ready": 1, "succeeded": 2, "failed": 3, "active": 4, "suspended": 5}
+    await w.server.observe(**counts)
+    await w.reconcile()
+    (found,) = (await w.server.get(TrainJob, KEY)).status.jobs_status or ()
+    assert found.to_dict() == {"name": "node", **counts}
 
 
 async def test_a_status_of_the_job_set_is_no_reason_to_apply_it() -> None:

@@ -260,6 +260,15 @@ async def test_a_newer_kueue_gets_its_entry_and_the_older_ones_placement_goes_wh
     assert evicted["spec"]["runtimePatches"] == [added]
 
 
+async def test_after_an_eviction_a_client_that_drops_the_users_overrides_with_the_placement_keeps_them() -> (
+    None
+):
+    owner = entry("kueue", "podTemplateOverrides", "suspend")
+    old = job([owner], podTemplateOverrides=[USERS, KUEUES], suspend=True)
+    found, _ = await stored(old, job([entry("kueue", "suspend")], suspend=True), PUT)
+    assert USERS in found["spec"]["podTemplateOverrides"]
+
+
 async def test_a_placement_that_an_older_kueue_writes_beside_the_entry_of_a_newer_one_stays() -> None:
     patches = [runtime_patch("kueue.x-k8s.io/manager", spec={})]
     old = job(WRITERS, podTemplateOverrides=[USERS], runtimePatches=patches, suspend=True)

@@ -532,7 +532,12 @@ async def test_a_text_is_decoded_once_for_all_train_jobs_that_have_it(
     held = Snapshots(store, creates=True)
     await used(held, store, runtime)
     monkeypatch.setattr(snapshot, "decode", None)
-    assert await held.runtime_of(other, ClusterTrainingRuntime, reading(changed_runtime()))
+    verbs: list[list[str]] = []
+    for _ in range(2):
+        before = len(store.calls)
+        assert await held.runtime_of(other, ClusterTrainingRuntime, reading(changed_runtime()))
+        verbs.append([call.verb for call in store.calls[before:]])
+    assert verbs == [["get"], []]
 
 
 def test_a_snapshot_that_is_too_large_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
