@@ -100,6 +100,8 @@ async def test_an_edit_of_an_object_that_was_read_is_reported_and_its_deletion_k
     assert owners.exists(key)
     cluster.informers[obj.gvk].gone.add(("team-a", "o"))
     assert not owners.exists(key)
+    cluster.informers[obj.gvk].problem = "denied"  # the watch may have missed that it was created again
+    assert owners.exists(key)
 
 
 async def test_an_edit_between_the_read_of_an_owner_and_the_begin_of_its_watch_is_noticed(

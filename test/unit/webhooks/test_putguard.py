@@ -173,9 +173,10 @@ async def test_a_grace_period_that_clients_of_v22_do_not_know_is_put_back(writer
     )
 
 
-async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> None:
+@pytest.mark.parametrize("manager", ["sdk.io/a", "sdk.io/ä"])
+async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one(manager: str) -> None:
     ours, kueues = (
-        {"manager": each, "time": "2001-01-01T00:00:00Z"} for each in ("sdk.io/a", "kueue.x-k8s.io/manager")
+        {"manager": each, "time": "2001-01-01T00:00:00Z"} for each in (manager, "kueue.x-k8s.io/manager")
     )
     entries = [entry(OWNER, "runtimeRef"), entry("kueue", "suspend")]
     for each, patch in zip(entries, (ours, kueues), strict=True):
@@ -187,7 +188,7 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
     assert kept["spec"]["runtimePatches"] == [ours]
     assert entries[0] in kept["metadata"]["managedFields"]
     assert KUEUE_CAME in kept["metadata"]["managedFields"]
-    assert [warning.partition(":")[0] for warning in warnings] == ["spec.runtimePatches of sdk.io/a"]
+    assert [warning.partition(":")[0] for warning in warnings] == [f"spec.runtimePatches of {manager}"]
 
 
 async def test_a_client_that_writes_twice_in_a_second_is_known_by_the_fields_that_it_takes() -> None:
