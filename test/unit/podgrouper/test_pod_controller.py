@@ -149,11 +149,13 @@ def make_gang() -> Callable[[int], Unstructured]:
     return make
 
 
+@pytest.mark.parametrize("node", ["", "n"])
 async def test_the_group_of_a_gang_follows_it_although_its_pods_have_no_owner(
-    make_gang: Callable[[int], Unstructured],
+    node: str, make_gang: Callable[[int], Unstructured]
 ) -> None:
     names = [f"p-{number}" for number in range(3)]
-    named, queue = {"schedulingGroup": {"podGroupName": "g"}}, {"kai.scheduler/queue": "q"}
+    named = {"schedulingGroup": {"podGroupName": "g"}, "nodeName": node}
+    queue = {"kai.scheduler/queue": "q"}
     pods = [make_pod(name, labels={"index": name, **queue}, spec=named) for name in names]
     client = FakeClient(make_gang(3), *pods)
     reconciler = make_reconciler(client)
@@ -226,6 +228,31 @@ async def test_a_deleted_group_comes_back_unless_its_pods_are_being_deleted(endi
     await make_reconciler(client).reconcile(REQUEST)
 
     assert verbs(client) == ([] if ending else [("create", "PodGroup")])
+
+
+async def test_a_pod_that_is_being_deleted_leaves_the_deleted_group_of_other_owners(
+    stateful_set: Unstructured,
+) -> None:
+    deleted = {"deletionTimestamp": "2001-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
+    client = FakeClient(
+        stateful_set, make_pod("db-0", stateful_set, annotations={ANNOTATION: "pg-gone"}, **deleted)
+    )
+    await make_reconciler(client).reconcile(REQUEST)
+    assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod")]
+
+
+async def test_an_event_about_a_long_error_is_as_long_as_the_server_accepts(
+    stateful_set: Unstructured, recorder: Any
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError("x" * 2000)
+
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    refused = interceptor.wrap(client, interceptor.Funcs(create=refuse))
+    with pytest.raises(ForbiddenError):
+        await make_reconciler(refused, recorder=recorder).reconcile(REQUEST)
+    ((*_, message),) = recorder.events
+    assert message == "x" * 1024
 
 
 async def test_pods_of_one_group_write_it_once(stateful_set: Unstructured) -> None:
