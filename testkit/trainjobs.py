@@ -7,7 +7,6 @@ The server can behave as if JobSet's webhooks and controller were installed.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from pkg.runtime import core
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.webhooks import TrainJobDefaulter
 from testkit.builders import make_ended_status, train_job_document, written_runtime
+from testkit.jobsetwebhook import is_allowed, set_defaults
 
 T = TypeVar("T", bound=Object)
 KEY = Request("ns", "job")
@@ -35,17 +35,6 @@ IMMUTABLE = (
     'admission webhook "vjobset.kb.io" denied the request: '
     "spec.replicatedJobs: Invalid value: []: field is immutable"
 )
-
-
-def scheduling_removed(spec: dict[str, Any]) -> Any:
-    jobs = copy.deepcopy(spec.get("replicatedJobs") or [])
-    for job in jobs:
-        pod = job["template"]["spec"]["template"]
-        for field in ("labels", "annotations"):
-            pod.get("metadata", {}).pop(field, None)
-        for field in ("nodeSelector", "tolerations", "schedulingGates"):
-            pod.get("spec", {}).pop(field, None)
-    return jobs
 
 
 class Server(FakeClient):
@@ -64,12 +53,7 @@ class Server(FakeClient):
             obj = self._admitted(obj, live)
         if live is not None and isinstance(obj, JobSet) and self.webhook:
             preview = await self.unrecorded(super().apply, obj, options | {"dry_run": True})
-            before, after = live["spec"], preview.to_dict()["spec"]
-            mutable = before.get("suspend") or after.get("suspend")
-            strip: Callable[[Any], Any] = (
-                scheduling_removed if mutable else lambda spec: spec["replicatedJobs"]
-            )
-            if strip(before) != strip(after):
+            if not is_allowed(live["spec"], preview.to_dict()["spec"]):
                 self.record("apply", type(obj), obj.key, obj.to_dict(), options={"refused": True, **options})
                 raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
         return await super().apply(obj, **options)
@@ -85,17 +69,7 @@ class Server(FakeClient):
         """Return the object with the defaults of the webhook and the CRD."""
         wire = obj.to_dict()
         spec = wire["spec"]
-        if self.webhook:
-            spec.setdefault("network", {}).setdefault("enableDNSHostnames", True)
-            spec["network"].setdefault("publishNotReadyAddresses", True)
-            spec.setdefault("successPolicy", {"operator": "All"})
-            spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
-        for job in spec["replicatedJobs"]:
-            job.setdefault("groupName", "default")
-            job.setdefault("replicas", 1)
-            if self.webhook:
-                job["template"]["spec"].setdefault("completionMode", "Indexed")
-                job["template"]["spec"]["template"]["spec"].setdefault("restartPolicy", "OnFailure")
+        set_defaults(spec, webhook=self.webhook)
         self.mutate(spec, live is None)
         return JobSet.from_dict(wire)
 

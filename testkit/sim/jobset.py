@@ -17,6 +17,7 @@ from controller_runtime.machinery.meta import format_time
 from controller_runtime.simtest import Review, Simulation
 
 from pkg.apis.jobset.v1alpha2 import RESTARTS_KEY, JobSet
+from testkit.jobsetwebhook import SCHEDULING, is_allowed, pod_templates, set_defaults
 from testkit.sim.objects import (
     controlled_by,
     is_deleted,
@@ -28,24 +29,9 @@ from testkit.sim.objects import (
 
 Document = dict[str, Any]
 _USER = "jobset-controller"
-_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
-_MUTABLE = ("suspend", "coordinator", "ttlSecondsAfterFinished")
 DENIED = "DENIED"
 """The name of a variable that an admission policy denies."""
 _NOW = "2026-01-01T00:00:00Z"
-
-
-def defaulted(spec: Document) -> None:
-    """Set the defaults of JobSet's mutating webhook and CRD."""
-    spec.setdefault("network", {}).setdefault("enableDNSHostnames", True)
-    spec["network"].setdefault("publishNotReadyAddresses", True)
-    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
-    spec.setdefault("successPolicy", {"operator": "All"})
-    for job in spec.get("replicatedJobs") or ():
-        job.setdefault("groupName", "default")
-        job.setdefault("replicas", 1)
-        job["template"]["spec"].setdefault("completionMode", "Indexed")
-        job["template"]["spec"]["template"]["spec"].setdefault("restartPolicy", "OnFailure")
 
 
 async def review_job_set(review: Review) -> None:
@@ -57,45 +43,17 @@ async def review_job_set(review: Review) -> None:
         text = f'admission webhook "policy.example.com" denied the request: {DENIED} is not allowed'
         raise errors.ForbiddenError(text, code=403, reason="Forbidden")
     if review.operation == "CREATE":
-        defaulted(spec)
-    elif review.old is not None and not _is_allowed(review.old, spec):
+        set_defaults(spec)
+    elif review.old is not None and not is_allowed(review.old["spec"], spec):
         name = review.new["metadata"]["name"]
         text = f'JobSet.jobset.x-k8s.io "{name}" is invalid: spec.replicatedJobs: field is immutable'
         raise errors.InvalidError(text, code=422, reason="Invalid")
 
 
-def _is_allowed(old: Document, spec: Document) -> bool:
-    """Return True if all changes are permitted; scheduling may change only while the JobSet is suspended."""
-    same = _scheduling(spec) == _scheduling(old["spec"])
-    return (same or is_suspended(old)) and _fixed(spec) == _fixed(old["spec"])
-
-
-def _pod_templates(spec: Document) -> list[Document]:
-    return [job["template"]["spec"]["template"] for job in spec.get("replicatedJobs") or ()]
-
-
 def _environment(spec: Document) -> Iterator[Document]:
-    for template in _pod_templates(spec):
+    for template in pod_templates(spec):
         for container in template["spec"].get("containers") or ():
             yield from container.get("env") or ()
-
-
-def _fixed(spec: Document) -> Document:
-    copy: Document = msgspec.json.decode(msgspec.json.encode(spec))
-    for field in _MUTABLE:
-        copy.pop(field, None)
-    for template in _pod_templates(copy):
-        template.pop("metadata", None)
-        for field in _SCHEDULING:
-            template["spec"].pop(field, None)
-    return copy
-
-
-def _scheduling(spec: Document) -> list[list[Any]]:
-    return [
-        [each.get("metadata"), *(each["spec"].get(field) for field in _SCHEDULING)]
-        for each in _pod_templates(spec)
-    ]
 
 
 class JobSets:
@@ -136,7 +94,7 @@ class JobSets:
         spec: Document = {"suspend": suspend}
         if not suspend:
             pod = replicated["template"]["spec"]["template"]
-            scheduling = {field: pod["spec"][field] for field in _SCHEDULING if pod["spec"].get(field)}
+            scheduling = {field: pod["spec"][field] for field in SCHEDULING if pod["spec"].get(field)}
             annotations = pod.get("metadata", {}).get("annotations") or {}
             spec["template"] = {"metadata": {"annotations": annotations}, "spec": scheduling}
         patch = raw_patch(MERGE, msgspec.json.encode({"spec": spec}))

@@ -15,7 +15,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_ref_to_runtime_registry_key
-from testkit.sim.jobset import defaulted
+from testkit.jobsetwebhook import set_defaults
 from testkit.sim.objects import controlled_by
 
 Document = dict[str, Any]
@@ -63,7 +63,7 @@ def normalized(kind: str, document: Document) -> Document:
     """Return the part of an object that clients write, with defaults and without empty fields."""
     copy: Document = msgspec.json.decode(msgspec.json.encode(document))
     if kind == "JobSet":
-        defaulted(copy["spec"])
+        set_defaults(copy["spec"])
         copy["spec"].pop("suspend", None)
     metadata = copy.get("metadata", {})
     ours = {key: metadata.get(key) for key in ("name", "labels", "annotations", "ownerReferences")}
