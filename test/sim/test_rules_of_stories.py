@@ -25,7 +25,6 @@ from pkg.apis.kai import v2alpha2 as kai
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.podgrouper.pod_controller import PodReconciler
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
@@ -248,7 +247,7 @@ def test_a_pod_that_is_remembered_too_long_is_noticed() -> None:
         await anyio.sleep(10.0)
         for replica in sim.rules.replicas.values():
             for each in replica.reconcilers:
-                if isinstance(each, PodReconciler):
+                if isinstance(each, podgrouper.PodReconciler):
                     each._own_writes[NamespacedName("default", "gone")] = None  # type: ignore[assignment]
         await check_managers(sim)
 

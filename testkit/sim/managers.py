@@ -27,7 +27,7 @@ from controller_runtime.simtest import (
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.podgrouper.pod_controller import PodReconciler
+from pkg.podgrouper import PodReconciler
 from testkit.sim.objects import by_uid, controller, is_true
 
 Document = dict[str, Any]

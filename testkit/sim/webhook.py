@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.fake import ownership
-from controller_runtime.fake.tables import Manager, Table
 from controller_runtime.machinery import NamespacedName, Object, errors
 from controller_runtime.simtest import Review, Simulation
 
@@ -75,6 +74,10 @@ async def tune(review: Review) -> None:
         new["data"]["hostfile"] = new["data"]["hostfile"].replace("slots=", "slots=7")
 
 
+Manager = tuple[str, str, str]
+"""A field manager: its name, its operation, and the subresource that it writes."""
+
+
 class ManagedFields:
     """Shows the owners of a TrainJob's fields to the webhooks: the simulated server stores them, but never shows them.
 
@@ -82,7 +85,7 @@ class ManagedFields:
     """
 
     def __init__(self, sim: Simulation) -> None:
-        self._table: Table = sim.server.table(TrainJob)
+        self._table = sim.server.table(TrainJob)
         self._times: dict[tuple[str, Manager], str] = {}
         """The time of the last write, by the uid of the TrainJob and its writer."""
 
@@ -95,13 +98,15 @@ class ManagedFields:
         row = self._table.rows.get(NamespacedName(metadata["namespace"], metadata["name"]))
         if row is None:
             return
-        review.old = self._shown(old, row.owners)
-        writer = Manager(review.user, "Update")
+        review.old = self._shown(old, {(*who,): fields for who, fields in row.owners.items()})
+        writer = (review.user, "Update", "")
         written, removed = ownership.difference(old, new, schema)
-        owners = {who: fields - removed - written for who, fields in row.owners.items()}
+        owners: dict[Manager, ownership.FieldSet] = {
+            (*who,): fields - removed - written for who, fields in row.owners.items()
+        }
         if written:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            owners[writer] = (row.owners.get(writer, frozenset()) - removed) | written
+            owners[writer] = owners.get(writer, frozenset()) | written
             self._times[metadata["uid"], writer] = now
         review.new = self._shown(new, {who: fields for who, fields in owners.items() if fields})
 
@@ -114,6 +119,7 @@ class ManagedFields:
         metadata = document["metadata"]
         entries = []
         for who, fields in owners.items():
+            name, operation, subresource = who
             whole: Document = {}
             for path in sorted(fields, key=ownership.text):
                 below = whole
@@ -123,13 +129,13 @@ class ManagedFields:
                     below["."] = {}
             entries.append(
                 {
-                    "manager": who.name,
-                    "operation": who.operation,
+                    "manager": name,
+                    "operation": operation,
                     "apiVersion": TrainJob.gvk.api_version,
                     "time": self._times.get((metadata["uid"], who), metadata["creationTimestamp"]),
                     "fieldsType": "FieldsV1",
                     "fieldsV1": whole,
-                    **({"subresource": who.subresource} if who.subresource else {}),
+                    **({"subresource": subresource} if subresource else {}),
                 }
             )
         return {**document, "metadata": {**metadata, "managedFields": entries}}

@@ -81,7 +81,7 @@ async def test_each_count_of_the_jobs_is_copied_to_its_own_field() -> None:
     counts = {"ready": 1, "succeeded": 2, "failed": 3, "active": 4, "suspended": 5}
     await w.server.observe(**counts)
     await w.reconcile()
-    (found,) = (await w.server.get(TrainJob, KEY)).status.jobs_status or ()
+    (found,) = list((await w.server.get(TrainJob, KEY)).status.jobs_status or [])
     assert found.to_dict() == {"name": "node", **counts}
 
 
