@@ -35,7 +35,7 @@ class Script:
             self.at_once -= 1
         outcome = self.outcomes.pop(0) if self.outcomes else Result()
         if isinstance(outcome, Exception):
-            raise outcome
+            raise outcome.with_traceback(None)  # each raise of the same error would lengthen its traceback
         return outcome
 
     @property
