@@ -116,7 +116,7 @@ async def test_an_answer_after_the_end_of_its_object_changes_nothing(told: Any, 
 
 
 async def test_an_answer_after_the_deletion_of_an_object_whose_state_no_event_showed_changes_nothing(
-    told: Any, server: Any, settle: Settle
+    told: Any, server: Any
 ) -> None:
     made, lines = told
     server.put("a")
@@ -128,9 +128,7 @@ async def test_an_answer_after_the_deletion_of_an_object_whose_state_no_event_sh
     assert lines == ["add a theirs", "delete a theirs"]
 
 
-async def test_a_write_that_an_event_has_shown_is_not_remembered(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_a_write_that_an_event_has_shown_is_not_remembered(told: Any, server: Any) -> None:
     made, _ = told
     written = server.put("a", silent=True)
     made.remember_write(ConfigMap.from_dict(written))
@@ -141,9 +139,7 @@ async def test_a_write_that_an_event_has_shown_is_not_remembered(
     assert store.unconfirmed(("team-a", "a")) is None
 
 
-async def test_the_next_write_of_an_object_has_the_whole_time_for_its_answer(
-    told: Any, server: Any, settle: Settle
-) -> None:
+async def test_the_next_write_of_an_object_has_the_whole_time_for_its_answer(told: Any, server: Any) -> None:
     made, lines = told
     named = ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
     with made.writing(named):
