@@ -272,9 +272,7 @@ class Cache:
         return self._shared.get(kind, key, self._entry(informer, kind, key), informer.count_skipped)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
-        if key.namespace and not informer.namespaced:
-            key = NamespacedName("", key.name)
-        entry = informer.store.get(key, asyncio.get_running_loop().time())
+        entry = informer.store.get(informer.stored_key(key), asyncio.get_running_loop().time())
         if entry is None:
             raise errors.not_found(kind, key)
         return entry
@@ -372,14 +370,13 @@ class Cache:
     @contextmanager
     def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        key = obj.key
-        informers = self._informers_of(type(obj).gvk)
-        for informer in informers:
+        writing = [(each, each.stored_key(obj.key)) for each in self._informers_of(type(obj).gvk)]
+        for informer, key in writing:
             informer.processor.begin_write(key)
         try:
             yield
         finally:
-            for informer in informers:
+            for informer, key in writing:
                 informer.processor.end_write(key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
@@ -401,7 +398,7 @@ class Cache:
         """Return the uid of the cached object at ``key``, or an empty string. Does not start a watch."""
         now = asyncio.get_running_loop().time()
         for informer in self._informers_of(kind):
-            if (entry := informer.store.get(key, now)) is not None:
+            if (entry := informer.store.get(informer.stored_key(key), now)) is not None:
                 return entry.uid
         return ""
 
@@ -411,7 +408,8 @@ class Cache:
         ``uid`` takes precedence over the uid in ``obj``. An object with the same name and another uid stays visible.
         """
         for informer in self._informers_of(type(obj).gvk):
-            informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+            key = informer.stored_key(obj.key)
+            informer.store.remember_delete(key, uid or obj.metadata.uid or "", anyio.current_time())
 
     def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
         """Return the informers of a kind: that of full objects, then that of metadata only."""

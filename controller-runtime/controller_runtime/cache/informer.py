@@ -187,6 +187,10 @@ class SharedInformer:
             await anyio.sleep_forever()
         return served
 
+    def stored_key(self, key: NamespacedName) -> NamespacedName:
+        """Return the key of an object in the store. The server ignores a namespace of a cluster-scoped kind."""
+        return NamespacedName("", key.name) if key.namespace and not self.namespaced else key
+
     @property
     def has_synced(self) -> bool:
         """True if every existing object has been listed and stored."""

@@ -334,9 +334,9 @@ class PriorityQueue(Generic[T]):
         if raised:
             if entry.ready_at is None:
                 self._metrics.moved(entry.priority, priority)
+                entry.fair_turn = self._fair.next(self._flow(entry.key))
             entry.priority = priority
             entry.turn = next(self._turns)
-            entry.fair_turn = self._fair.next(self._flow(entry.key))
         if entry.ready_at is None:
             if raised:
                 self._line_up(entry)

@@ -75,6 +75,31 @@ async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(server: Any, 
     assert (await cache.peek(kind, ("team-a", "n"))).object.name == "n"
 
 
+async def test_our_writes_of_a_cluster_scoped_object_count_although_it_names_a_namespace(server: Any) -> None:
+    written = server.put("n", namespace="")
+    cache = await server.start()
+    await cache.get(Node, ("", "n"))
+    named = Node.from_dict({"metadata": {"name": "n", "namespace": "team-a"}})
+    told: list[bool] = []
+    (await cache.get_informer(Node)).add_event_handler(
+        room.LazyHandlerFuncs(
+            on_add=lambda _, __: None,
+            on_update=lambda _, obj: told.append(obj.own_write),
+            on_delete=lambda _, __: None,
+        )
+    )
+    with cache.writing(named):
+        written = server.put("n", namespace="")
+        await anyio.sleep(0.001)
+        assert told == []
+        cache.remember_write(Node.from_dict({**written, "kind": "Node"}))
+    assert told == [True]
+    assert cache.uid_of(named) == "uid-n"
+    cache.remember_delete(named, uid="uid-n")
+    with pytest.raises(NotFoundError):
+        await cache.get(Node, ("", "n"))
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_a_limit_of_0_or_less_is_none(limit: int, server: Any) -> None:
     server.put("a")

@@ -379,6 +379,14 @@ async def test_a_higher_priority_comes_before_the_turn_of_a_flow() -> None:
     assert [await queue.get() for _ in range(4)] == ["b2", "a1", "a2", "b1"]
 
 
+async def test_an_item_that_waited_and_is_raised_takes_one_turn_of_its_flow() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    queue.add("a1", priority=LOW_PRIORITY, after=10)
+    for item in ("a1", "b1", "b2", "a2"):
+        queue.add(item)
+    assert [await queue.get() for _ in range(4)] == ["a1", "b1", "b2", "a2"]
+
+
 async def test_an_idle_flow_saves_up_no_turns() -> None:
     queue = PriorityQueue[str](flow=flow_of)
     for number in range(5):
