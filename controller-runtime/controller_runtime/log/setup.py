@@ -47,10 +47,12 @@ class Record(logging.LogRecord):
     its text.
     """
 
-    __slots__ = ("event", "method")
+    __slots__ = ("event", "method", "stack")
 
     event: dict[str, Any]
     method: str
+    stack: str | None
+    """The traceback as a text, because the error may lose its traceback before a handler formats the record."""
 
     def __init__(self, logger: str, method: str, event: dict[str, Any]) -> None:
         error = event.get("error")
@@ -82,15 +84,15 @@ class Record(logging.LogRecord):
                 values[f"{key}_"] = event[key]
                 if key not in _TEMPLATE:
                     del values[key]
+        self.stack = None
         if isinstance(error, BaseException):
             values["error"] = describe(error)
+            self.stack = _encodable(stack_of(error) or describe(error))
 
     @property
     def exc_text(self) -> str | None:
         """The traceback. An exception whose own code raises an error, or which is nested very deeply, has one, too."""
-        if self.exc_info and isinstance(error := self.exc_info[1], BaseException):
-            return _encodable(stack_of(error) or describe(error))
-        return None
+        return self.stack if self.exc_info else None
 
     @exc_text.setter
     def exc_text(self, _: str | None) -> None:
