@@ -97,8 +97,8 @@ spec:
         "* spec.trainer.resources: unknown field; did you mean resourcesPerNode?",
     ]
     assert lines[9:11] == [
-        "* spec.runtimeRef: Required value",
         "* spec.podTemplateOverrides[0].targetJobs: Required value",
+        "* spec.runtimeRef: Required value",
     ]
     assert '* admission webhook "validator.trainjob.trainer.kubeflow.org" denied' in lines[-1]
 
