@@ -543,7 +543,7 @@ def with_runtime(*, manager: str | None = None, **trainer: Any) -> State:
     return state
 
 
-def finished_with(ttl: int | None, *, age: float = 60, event: str = "") -> State:
+def finished_with(ttl: int | None, *, age: float = 60, event: str = "", failed: str = "") -> State:
     """Return the state in which the TrainJob is complete and has a time to live."""
 
     def state(world: TrainJobObjects) -> None:
@@ -552,6 +552,8 @@ def finished_with(ttl: int | None, *, age: float = 60, event: str = "") -> State
             world.train_job["spec"]["ttlSecondsAfterFinished"] = ttl
         if event:
             world.event(world.train_job, "TrainJobExpiring", event, kind="Normal")
+        if failed:
+            world.event(world.train_job, "TrainJobDeletionFailed", failed)
 
     return state
 
@@ -718,6 +720,7 @@ VARIANTS: list[tuple[str, State]] = [
     ("Workloads cannot be read", unseen_by_kueue(unread="workloads is forbidden")),
     ("will be deleted", finished_with(3600)),
     ("should have been deleted", finished_with(10, age=600)),
+    ("cannot be deleted", finished_with(10, age=600, failed="TrainJob cannot be deleted: forbidden")),
     ("will be deleted by the manager's configuration", finished_with(None, event="it will be deleted at noon")),
 ]  # fmt: skip
 """States for the variants of remedies that no other case shows."""
