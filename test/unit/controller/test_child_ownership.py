@@ -71,9 +71,6 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend
     assert w.recorder.events == []
 
 
-TIME = "2025-03-04T05:06:07Z"
-
-
 async def orphaned(w: ReconcilerWorld) -> None:
     """Delete the TrainJob so that its JobSet is orphaned, and create it again with another UID."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
@@ -214,16 +211,7 @@ async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_ve
 async def test_a_finished_train_job_keeps_its_status_when_its_job_set_is_orphaned() -> None:
     w = await world()
     await w.reconcile()
-    job_set = await w.server.get(JobSet, KEY)
-    completed = {
-        "type": "Completed",
-        "status": "True",
-        "reason": "R",
-        "message": "",
-        "lastTransitionTime": TIME,
-    }
-    job_set.status = job_set.status.from_dict({"conditions": [completed]})
-    await w.server.status.update(job_set)
+    await w.finish("Completed")
     await w.reconcile()
     before = (await w.server.get(TrainJob, KEY)).status
     live = await w.server.get(JobSet, KEY)

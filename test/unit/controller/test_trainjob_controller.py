@@ -17,8 +17,6 @@ from pkg.controller.children import JobSetState
 from pkg.controller.trainjob_controller import TrainJobState
 from testkit.trainjobs import KEY, ReconcilerWorld, ended_condition, train_job, world
 
-TIME = "2025-03-04T05:06:07Z"
-
 
 def sample(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"kubeflow_trainer_{name}", labels) or 0
@@ -59,14 +57,7 @@ async def test_nothing_is_remembered_of_a_train_job_that_needs_no_children(end: 
     if end == "deleted":
         await w.server.delete(job)
     elif end == "finished":
-        failed = {
-            "type": "Failed",
-            "status": "True",
-            "reason": "R",
-            "message": "",
-            "lastTransitionTime": TIME,
-        }
-        job.status = job.status.from_dict({"conditions": [failed]})
+        job.status = job.status.from_dict(ended_condition("Failed"))
         await w.server.status.update(job)
     else:
         job.spec.managed_by = "kueue.x-k8s.io/multikueue"
