@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -193,10 +193,15 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
     elif job.at("spec", "suspend") is True:
         causes = _OF_SUSPENDED
     findings = [each for cause in causes for each in cause(snapshot)]
-    if any(each.cause == "managed-by" for each in findings):
+    if _is_managed(findings):
         findings = list(_of_managed(snapshot, findings))
     causes_found = {each.cause for each in findings}
     yield from (each for each in findings if not causes_found.intersection(_EXPLAINED_BY.get(each.cause, ())))
+
+
+def _is_managed(findings: Iterable[Finding]) -> bool:
+    """Return True if another controller manages the TrainJob, its JobSet or a Job."""
+    return any(each.cause == "managed-by" for each in findings)
 
 
 def _of_managed(snapshot: Snapshot, findings: list[Finding]) -> Iterator[Finding]:
@@ -221,7 +226,7 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
         return State.WRONG, "has failed"
     running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
     counted = f"{running} of {wanted} pods"
-    is_hidden = bool(_unread_children(snapshot)) or any(each.cause == "managed-by" for each in findings)
+    is_hidden = bool(_unread_children(snapshot)) or _is_managed(findings)
     if not running and is_hidden and (ready := _ready_jobs(snapshot)):
         running = wanted = ready
         counted = f"{ready} Job{'s' if ready > 1 else ''} ready, whose pods cannot be read"
