@@ -598,10 +598,9 @@ class Outage:
         self._end()
 
     def _end(self) -> None:
-        since = None if self._error is None else self._since
+        if self._error is not None:
+            _log.info("API server is available again", after=f"{anyio.current_time() - self._since:.0f} s")
         self.forget()
-        if since is not None:
-            _log.info("API server is available again", after=f"{anyio.current_time() - since:.0f} s")
 
     def forget(self) -> None:
         """Forget an outage, because nothing is listed or watched any more."""

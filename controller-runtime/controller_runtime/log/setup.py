@@ -86,8 +86,8 @@ class Record(logging.LogRecord):
                     del values[key]
         self.stack = None
         if isinstance(error, BaseException):
-            values["error"] = describe(error)
-            self.stack = _encodable(stack_of(error) or describe(error))
+            values["error"] = text = describe(error)
+            self.stack = _encodable(stack_of(error) or text)
 
     @property
     def exc_text(self) -> str | None:
@@ -225,7 +225,7 @@ def _readable(value: object) -> object:
     """Return a value that every handler and processor can compare with ``isinstance``."""
     try:
         isinstance(value, str)
-    except Exception:
+    except Exception:  # from the __class__ or __getattribute__ of foreign code
         if not issubclass(type(value), BaseException):
             return raised.text(value)
     return raised.readable(value) if isinstance(value, BaseException) else value
@@ -317,7 +317,7 @@ class _Lines(logging.Handler):
         """Write a line of this package's loggers."""
         try:
             line = self._render(self, method, dict(event))
-        except Exception:
+        except Exception:  # as in emit: a handler never raises into the caller
             self.handleError(Record(LOGGERS, method, event))
             return
         self._write(line)
