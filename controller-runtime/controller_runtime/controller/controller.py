@@ -324,9 +324,13 @@ class Controller:
             if not self._stopping.is_set():
                 _log.info("Starting workers", workerCount=self.settings.max_concurrent_reconciles)
                 async with anyio.create_task_group() as workers:
-                    most = self.settings.max_concurrent_reconciles
-                    for number in range(2 * most if most > 1 else 1):
-                        workers.start_soon(self._work, number >= most, name=f"controller {self.name}")
+                    count = self.settings.max_concurrent_reconciles
+                    for _ in range(count):
+                        workers.start_soon(self._work, False, name=f"controller {self.name}")
+                    # One namespace with slow reconciles can occupy all these workers. Each of them then has an express
+                    # worker, which is idle otherwise. With one worker, there is nothing to share fairly.
+                    for _ in range(count if count > 1 else 0):
+                        workers.start_soon(self._work, True, name=f"controller {self.name}")
                     self._ready.set()
             _log.info("All workers finished")
             self._tasks = None
@@ -385,12 +389,13 @@ class Controller:
             with log.into_context(**{"reconcileID": ident, **_fields(self.name, self.settings, request)}):
                 if self.queue.triggers.wanted():
                     _log.debug("Reconciling", triggers=self.queue.triggers.take(request))
-                self._conclude(request, await self._outcome(request), priority)
+                self._conclude(request, await self._reconcile(request), priority)
         finally:
             _current.reset(token)
             self._time.observe(time.perf_counter() - began)
 
-    async def _outcome(self, request: Request) -> Result | Exception:
+    async def _reconcile(self, request: Request) -> Result | Exception:
+        """Call the reconciler, and return its result or its error."""
         # An error refers to the frames through which it was raised. If such a frame also refers to the error, only the
         # garbage collector can free the two.
         timeout = self.settings.reconciliation_timeout
