@@ -106,8 +106,8 @@ class _Retries:
         return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
 
 
-class _EventHandler(Generic[T]):
-    """Passes events through the predicates to the handler.
+class _Dispatcher(Generic[T]):
+    """Passes the events of one source through the predicates to the handler.
 
     Only UndecodableObjectError is raised to the sender of an event; all other errors of predicates and the handler are
     logged. If the handler fails, the event is retried later. Events that arrive meanwhile may be handled before it.
@@ -127,7 +127,7 @@ class _EventHandler(Generic[T]):
         self._calls: deque[_Call] = deque()
         self._retries = _Retries()
         self._busy = False
-        self._taken = anyio.Event()
+        self._attempted = anyio.Event()
         # An asyncio.Event can be cleared. A new anyio.Event and scope for each wait would double the cost of an event.
         self._more = asyncio.Event()
 
@@ -150,76 +150,74 @@ class _EventHandler(Generic[T]):
         self._triggers = triggers if isinstance(triggers, Triggers) else None
 
     def on_add(self, obj: LazyObject[T], initial: bool) -> None:
-        """Pass on a creation; objects of the first list have low priority."""
-        evt, queue = event.CreateEvent(obj, initial), self._queue
-        if self._triggers is not None and self._triggers.wanted():
-            queue = self._noting(self._triggers, "listed" if initial else "created", evt.key)
-        if initial:
-            queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass("create", evt, queue)
+        """Dispatch a creation; objects of the first list have low priority."""
+        evt = event.CreateEvent(obj, initial)
+        self._dispatch("create", evt, self._queue_for(evt, "listed" if initial else "created", low=initial))
 
     def on_update(self, old: LazyObject[T], new: LazyObject[T]) -> None:
-        """Pass on an update; an update that changes nothing has low priority."""
-        evt, queue = event.UpdateEvent(old, new), self._queue
+        """Dispatch an update; an update that changes nothing has low priority."""
+        evt = event.UpdateEvent(old, new)
         changed = old.resource_version != new.resource_version
-        if self._triggers is not None and self._triggers.wanted():
-            queue = self._noting(self._triggers, "updated" if changed else "resynced", evt.key)
-        if not changed:
-            queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass("update", evt, queue)
+        self._dispatch(
+            "update", evt, self._queue_for(evt, "updated" if changed else "resynced", low=not changed)
+        )
 
     def on_delete(self, obj: LazyObject[T], unknown: bool) -> None:
-        """Pass on a deletion."""
-        evt, queue = event.DeleteEvent(obj, unknown), self._queue
-        if self._triggers is not None and self._triggers.wanted():
-            queue = self._noting(self._triggers, "deleted", evt.key)
-        self._pass("delete", evt, queue)
+        """Dispatch a deletion."""
+        evt = event.DeleteEvent(obj, unknown)
+        self._dispatch("delete", evt, self._queue_for(evt, "deleted"))
 
     async def generic(self, evt: event.GenericEvent[T]) -> None:
         """Handle a generic event before its producer continues."""
-        queue = self._queue
-        if self._triggers is not None and self._triggers.wanted():
-            queue = self._noting(self._triggers, "reported", evt.key)
+        queue = self._queue_for(evt, "reported")
 
         def call() -> Awaitable[None] | None:
-            passes = self._passes("generic", evt, immediate=self._handler.immediate)
-            return self._handler.generic(evt, queue) if passes else None
+            if not self._passes("generic", evt):
+                return None
+            if not self._handler.immediate:
+                self._handler.decode(evt)
+            return self._handler.generic(evt, queue)
 
-        await self._take(call, 0)
+        await self._attempt(call, 0)
 
-    def _noting(self, triggers: Triggers[reconcile.Request], change: str, key: NamespacedName) -> Queue:
-        """Return a queue that notes the event as the trigger of each request."""
-        trigger = f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}"
-        return workqueue.WithTrigger(self._queue, triggers, trigger)
+    def _queue_for(self, evt: event.Event[T], change: str, *, low: bool = False) -> Queue:
+        """Return the queue for the requests of an event, which have low priority if ``low`` is set.
 
-    def _pass(self, change: str, evt: event.Event[T], queue: Queue) -> None:
-        """Pass an event on if the predicates pass it. ``change`` is the name of the method for it."""
-        immediate = self._handler.immediate and not self._may_wait
-        if not self._passes(change, evt, immediate=immediate):
+        While triggers are kept, the queue notes the event as the trigger of each request.
+        """
+        queue = self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            trigger = f"{self._name.removeprefix(KIND_SOURCE)} {evt.key} {change}"
+            queue = workqueue.WithTrigger(queue, self._triggers, trigger)
+        return workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY) if low else queue
+
+    def _dispatch(self, method: str, evt: event.Event[T], queue: Queue) -> None:
+        """If the predicates pass an event, call a method of the handler, or decode the event and queue the call."""
+        if not self._passes(method, evt):
             return
-        call: _Call = partial(getattr(self._handler, change), evt, queue)
-        if not immediate:
-            self._calls.append(call)
-            self._more.set()
-            return
+        call: _Call = partial(getattr(self._handler, method), evt, queue)
         try:
-            call()
+            if self._handler.immediate and not self._may_wait:
+                call()
+                return
+            self._handler.decode(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
-            self._failed(call, 0, error)
+            self._retry_later(call, 0, error)
+            return
+        self._calls.append(call)
+        self._more.set()
 
-    def _passes(self, change: str, evt: event.Event[T], *, immediate: bool) -> bool:
+    def _passes(self, method: str, evt: event.Event[T]) -> bool:
         """Return True if the predicates pass the event, or if one of them raises an error.
 
         An extra event is harmless, but a lost event is not.
         """
         try:
             for predicate_ in self._predicates:
-                if not getattr(predicate_, change)(evt):
+                if not getattr(predicate_, method)(evt):
                     return False
-            if not immediate:
-                self._handler.decode(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts this error
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
@@ -234,9 +232,9 @@ class _EventHandler(Generic[T]):
             while (attempt := self._retries.due()) is not None or self._calls:
                 call, failures = attempt or (self._calls.popleft(), 0)
                 self._busy = True
-                await self._take(call, failures)
+                await self._attempt(call, failures)
                 self._busy = False
-                self._taken.set()
+                self._attempted.set()
                 number += 1
                 if number % offload.STEP == 0:
                     await anyio.lowlevel.checkpoint()
@@ -250,17 +248,17 @@ class _EventHandler(Generic[T]):
     async def finish(self) -> None:
         """Return when no call is left to retry."""
         while len(self._retries) or self._busy:
-            self._taken = anyio.Event()
-            await self._taken.wait()
+            self._attempted = anyio.Event()
+            await self._attempted.wait()
 
-    async def _take(self, call: _Call, failures: int) -> None:
+    async def _attempt(self, call: _Call, failures: int) -> None:
         try:
             if (waiting := call()) is not None:
                 await waiting
         except raised.FAILURES as error:  # an event that cannot be handled must not end the source
-            self._failed(call, failures, raised.as_error(error))
+            self._retry_later(call, failures, raised.as_error(error))
 
-    def _failed(self, call: _Call, failures: int, error: BaseException) -> None:
+    def _retry_later(self, call: _Call, failures: int, error: BaseException) -> None:
         """Try ``call`` again later. Only the first failure of a call is logged as an error; failures of its retries are
         logged for debugging.
         """
@@ -315,7 +313,7 @@ class Kind(SyncingSource, Generic[T]):
     ) -> None:
         self._informers = informers
         self._kind = kind
-        self._events = _EventHandler(str(self), handle, predicates)
+        self._dispatcher = _Dispatcher(str(self), handle, predicates)
         self._informer: cache.Informer[T] | None = None
         self._started = anyio.Event()
 
@@ -335,14 +333,14 @@ class Kind(SyncingSource, Generic[T]):
     async def start(self, queue: Queue) -> None:
         """Deliver events until cancelled."""
         self._informer = await self._informers.get_informer(self._kind)
-        events = self._events
-        await events.prepare(self._informers)
-        events.feed(queue)
-        handlers = cache.LazyHandlerFuncs(events.on_add, events.on_update, events.on_delete)
+        dispatcher = self._dispatcher
+        await dispatcher.prepare(self._informers)
+        dispatcher.feed(queue)
+        handlers = cache.LazyHandlerFuncs(dispatcher.on_add, dispatcher.on_update, dispatcher.on_delete)
         registration = self._informer.add_event_handler(handlers)
         self._started.set()
         try:
-            await events.run()
+            await dispatcher.run()
         finally:
             registration.remove()
 
@@ -433,19 +431,19 @@ class Channel(Source, Generic[T]):
         *predicates: predicate.Predicate[T],
     ) -> None:
         self._stream = stream
-        self._events = _EventHandler(str(self), handle, predicates)
+        self._dispatcher = _Dispatcher(str(self), handle, predicates)
 
     def __str__(self) -> str:
         return "channel source"
 
     async def start(self, queue: Queue) -> None:
         """Handle one event after another; read the next from the stream when the previous one has been handled."""
-        self._events.feed(queue)
+        self._dispatcher.feed(queue)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._events.run)
+            tasks.start_soon(self._dispatcher.run)
             async for evt in self._stream:
-                await self._events.generic(evt)
-            await self._events.finish()
+                await self._dispatcher.generic(evt)
+            await self._dispatcher.finish()
             tasks.cancel_scope.cancel()
 
 
