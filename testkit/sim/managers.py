@@ -143,7 +143,7 @@ def ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
     """Yield the managers that run and whose caches have synced."""
     for name, replica in sorted(sim.rules.replicas.items()):
         ended = replica.process.dead or replica.process.ended.is_set()
-        if not ended and replica.manager._lifecycle.synced:
+        if not ended and replica.manager.synced:
             yield name, replica.manager
 
 
@@ -162,7 +162,8 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
         silent = [
             name
             for name, manager in ready(sim)
-            if any(gvk == kind for gvk, _ in manager.cache._informers) and not manager.cache.remarks()
+            if any(informer.kind.gvk == kind for informer in manager.cache.informers())
+            and not manager.cache.remarks()
         ]
         assert sim.loop.time() < until, f"readiness does not report a denied kind: {kind.kind} {silent}"
     for entry in denied:

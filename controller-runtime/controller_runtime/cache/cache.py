@@ -196,6 +196,10 @@ class Cache:
         """Return the informer of ``kind``. If the cache runs, the informer starts now, otherwise with the cache."""
         return Informer(kind, self._informer(kind))
 
+    def informers(self) -> list[Informer[Any]]:
+        """Return the informers of the kinds that are cached now. This starts no watch."""
+        return [Informer(shared.kind, shared) for shared in self._informers.values()]
+
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return the resource of ``kind``: the one that its class declares or, otherwise, that discovery finds.
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -223,6 +223,12 @@ class Processor:
         """Record ``entry``, the response to our write, so that we recognize the change to this state as our own."""
         if (writing := self._writing.get(entry.key)) is not None:
             writing.made.add((entry.uid, entry.resource_version))
+
+    def delayed(self) -> Iterator[tuple[NamespacedName, Put | Deletion]]:
+        """Yield the changes that wait for the response to a write, each with the key of its object."""
+        for key, writing in self._writing.items():
+            for change, _ in writing.delayed:
+                yield key, change
 
     def _release(self, key: NamespacedName) -> None:
         """Deliver the delayed changes of an object."""

@@ -119,9 +119,10 @@ class SharedInformer:
         self.processor = Processor(kind, self.store, self.unreadable, lambda: self.has_synced)
         self._indexers: dict[str, _Indexer] = {}
         """The indexers, by the name of their index."""
-        self._informers = {
+        self.informers = {
             namespace: NamespaceInformer(self, namespace) for namespace in self.selection.namespaces or ("",)
         }
+        """The informers, by their namespaces; the namespace of an informer of all namespaces is empty."""
         self._changed = anyio.Event()
 
     # Lifecycle.
@@ -131,7 +132,7 @@ class SharedInformer:
         options, selection = self._options, self.selection
         with self.scope:
             async with anyio.create_task_group() as tasks:
-                for namespace, informer in self._informers.items():
+                for namespace, informer in self.informers.items():
                     picked = selection.within(namespace)
                     target = Target(
                         namespace=namespace,
@@ -157,7 +158,7 @@ class SharedInformer:
 
     def leave(self) -> None:
         """Stop counting the watches of this kind in the shared :class:`Outage` and in the metrics."""
-        for informer in self._informers.values():
+        for informer in self.informers.values():
             self.outage.remove(informer)
         metrics.CACHE_DEGRADED.labels(*self.gvk).set(0)
 
@@ -177,13 +178,13 @@ class SharedInformer:
         """
         served = await resource()
         self.namespaced = served.namespaced
-        if not served.namespaced and "" not in self._informers:
+        if not served.namespaced and "" not in self.informers:
             informer.widen()
             self.leave()
-            self._informers = {"": informer}
+            self.informers = {"": informer}
             self.outage.add(informer)
             self.changed()
-        if informer not in self._informers.values():
+        if informer not in self.informers.values():
             await anyio.sleep_forever()
         return served
 
@@ -194,13 +195,13 @@ class SharedInformer:
     @property
     def has_synced(self) -> bool:
         """True if every existing object has been listed and stored."""
-        return all(informer.synced for informer in self._informers.values())
+        return all(informer.synced for informer in self.informers.values())
 
     @property
     def problem(self) -> str | None:
         """Why the server refuses this kind, or why its list or watch keeps failing; otherwise None."""
         return next(
-            (informer.problem for informer in self._informers.values() if informer.problem is not None), None
+            (informer.problem for informer in self.informers.values() if informer.problem is not None), None
         )
 
     @property
@@ -208,7 +209,7 @@ class SharedInformer:
         """The time from which objects may be stale, on the event loop's clock; None while no list or watch fails."""
         times = [
             informer.interrupted_since
-            for informer in self._informers.values()
+            for informer in self.informers.values()
             if informer.interrupted_since is not None
         ]
         return min(times, default=None)
@@ -226,15 +227,15 @@ class SharedInformer:
             NamespaceNotCachedError: no informer covers the namespace.
         """
         if not namespace or not self.namespaced:
-            return self._informers.values()
-        informer = self._informers.get("") or self._informers.get(namespace)
+            return self.informers.values()
+        informer = self.informers.get("") or self.informers.get(namespace)
         if informer is None:
             raise errors.NamespaceNotCachedError(self.gvk, namespace)
         return (informer,)
 
     def is_readable(self, namespace: str) -> bool:
         """Return True if :meth:`readable` would return at once. Raises NamespaceNotCachedError, too."""
-        whole = self._informers.get("")
+        whole = self.informers.get("")
         if whole is not None and namespace and whole.synced and whole.missing_since is None:
             return True  # the usual case: each read asks
         return all(informer.readable for informer in self.informers_of(namespace))
@@ -391,7 +392,7 @@ class SharedInformer:
         if entry.ended:
             self.store.remember_write(entry, {}, now)
             return
-        informer = self._informers.get(entry.namespace) or self._informers.get("")
+        informer = self.informers.get(entry.namespace) or self.informers.get("")
         if informer is None or informer.covers(entry.resource_version):
             return
         here = self.selection.within(entry.namespace)
@@ -432,6 +433,16 @@ class NamespaceInformer:
         if not self.synced or self.missing_since is None:
             return self.synced
         return anyio.current_time() - self.missing_since < MISSING_GRACE
+
+    @property
+    def is_listing(self) -> bool:
+        """True between :meth:`begin` and :meth:`finish`."""
+        return self._listed is not None
+
+    @property
+    def version(self) -> str:
+        """The version up to which the watch has delivered every change; empty before the first list is complete."""
+        return self._reached
 
     def connected(self) -> None:
         """Record that the server has accepted a list or watch of this kind."""

@@ -155,6 +155,10 @@ class Store:
         """Return True if an index is open."""
         return name in self._indices
 
+    def values_of(self, key: tuple[str, str]) -> IndexValues:
+        """Return the values under which each index has an object."""
+        return {name: index.values.get(key, ()) for name, index in self._indices.items()}
+
     def put(
         self, entry: Entry, values: IndexValues = _NOTHING, key: NamespacedName | None = None
     ) -> Entry | None:
@@ -246,6 +250,10 @@ class Store:
     def unconfirmed(self, key: NamespacedName) -> Write | None:
         """Return our last write at ``key`` if the watch has not confirmed it yet, otherwise None."""
         return self._writes.get(key)
+
+    def unconfirmed_keys(self) -> list[NamespacedName]:
+        """Return the keys of all writes that the watch has not confirmed yet, oldest first."""
+        return list(self._writes)
 
     def _remember(self, key: NamespacedName, write: Write, now: float) -> None:
         self._writes.pop(key, None)

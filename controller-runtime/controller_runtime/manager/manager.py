@@ -45,6 +45,7 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from controller_runtime import leaderelection
+    from controller_runtime.apis.core.v1 import Event
 
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
@@ -110,7 +111,7 @@ class Manager:
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
         own = transport or self._transport(
-            config, may_write=self._may_write if self.options.leader_election else None
+            config, may_write=self.may_write if self.options.leader_election else None
         )
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use their own transport, so that requests of reconcilers do not delay them.
@@ -225,9 +226,16 @@ class Manager:
         """Return a recorder with ``source`` as the reporting component of its events."""
         return self._broadcaster.recorder_for(source)
 
+    def on_event(self, observe: Callable[[Event], None]) -> None:
+        """Call ``observe`` with each event of a recorder that was sent, was refused, or was given up."""
+        self._broadcaster.on_sent(observe)
+
     @property
     def webhook_server(self) -> webhook.Server:
-        """The webhook server. The first access creates the server, which starts together with the manager."""
+        """The webhook server. The first access creates the server, which starts together with the manager.
+
+        A server that is assigned before the first access is used instead.
+        """
         if self._webhook_server is None:
             self._webhook_server = webhook.Server(
                 self.options.webhook_host,
@@ -237,6 +245,21 @@ class Manager:
             )
             self.add(self._webhook_server)
         return self._webhook_server
+
+    @webhook_server.setter
+    def webhook_server(self, server: webhook.Server) -> None:
+        self._webhook_server = server
+        self.add(server)
+
+    # For a transport that replaces the manager's own.
+
+    def may_write(self) -> bool:
+        """Return True unless a leader is elected and this process may not act as the leader now."""
+        return self._elector is None or self._elector.may_act
+
+    def note_unanswered(self) -> None:
+        """Note that a write got no answer. Such a write may still take effect, so the lease is not released for now."""
+        self._unanswered_at = anyio.current_time()
 
     # Lifecycle.
 
@@ -262,6 +285,16 @@ class Manager:
             CredentialsError: the server does not accept the credentials.
         """
         return await self._first_answer(timeout, rest.TransportTimeoutError)
+
+    @property
+    def identity(self) -> str:
+        """The name under which this process stands for election as the leader; empty without leader election."""
+        return "" if self._elector is None else self._elector.identity
+
+    @property
+    def synced(self) -> bool:
+        """True as soon as the caches have synced at the start, if the manager was not asked to stop before."""
+        return self._lifecycle.synced
 
     @property
     def abandoned(self) -> list[str]:
@@ -355,15 +388,9 @@ class Manager:
     def _transport(
         self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
     ) -> rest.Transport:
-        transport = rest.Transport(config, may_write=may_write, unanswered=self._note_unanswered)
+        transport = rest.Transport(config, may_write=may_write, unanswered=self.note_unanswered)
         self._owned.append(transport)
         return transport
-
-    def _may_write(self) -> bool:
-        return self._elector is None or self._elector.may_act
-
-    def _note_unanswered(self) -> None:
-        self._unanswered_at = anyio.current_time()
 
     def _may_release(self) -> bool:
         """Return True if the lease may be released: none of our writes can reach the server any more.

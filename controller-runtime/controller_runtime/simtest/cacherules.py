@@ -47,19 +47,19 @@ def disagreements(server: SimulatedServer, informer: SharedInformer) -> Iterator
             yield f"a cache differs from the server: {kind} {key.name}"
         elif entry is not None:
             values = informer.index_values(CachedObject(informer.kind, entry))
-            for field, index in store._indices.items():
-                if index.values.get(key, ()) != values.get(field, ()):
+            for field, indexed in store.values_of(key).items():
+                if indexed != values.get(field, ()):
                     yield f"an index is wrong: {kind} {key.name} by {field}"
-    for key in sorted(store._writes):
+    for key in sorted(store.unconfirmed_keys()):
         yield f"a cache keeps our own write after the watch has confirmed it: {kind} {key.name}"
 
 
 def missed(server: SimulatedServer, informer: SharedInformer) -> Iterator[str]:
     """Yield a description of each change that a cache does not have although its watch has got past that version."""
-    table, inner = _table_of(server, informer), informer._informers.get("")
-    if table is None or inner is None or not inner.synced or inner._listed is not None:
+    table, inner = _table_of(server, informer), informer.informers.get("")
+    if table is None or inner is None or not inner.synced or inner.is_listing:
         return
-    reached = inner._reached
+    reached = inner.version
     if not is_unselective(informer) or not reached:
         return
     objects = server.history.at(table, int(reached))
@@ -74,10 +74,10 @@ def missed(server: SimulatedServer, informer: SharedInformer) -> Iterator[str]:
 
 def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
     """Return True if reads return our own write although the watch got past its version without reporting it."""
-    inner, write = informer._informers.get(""), informer.store._writes.get(key)
+    inner, write = informer.informers.get(""), informer.store.unconfirmed(key)
     return (
         inner is not None
-        and inner._listed is None
+        and not inner.is_listing
         and write is not None
         and write.entry is not None
         and inner.covers(write.version)
@@ -86,25 +86,21 @@ def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
 
 def is_readable(informer: SharedInformer) -> bool:
     """Return True if reads of a cache must succeed, because it was filled and its kind is served."""
-    inner = informer._informers.values()
+    inner = informer.informers.values()
     return bool(inner) and all(each.synced and each.missing_since is None for each in inner)
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
-    """For each object with a running write, yield its key and the id of the first change that is kept from handlers."""
-    for key, writing in informer.processor._writing.items():
-        for change, _ in writing.delayed[:1]:
-            yield key, id(change)
+    """Yield the key of the object and the id of each change that is kept from handlers."""
+    for key, change in informer.processor.delayed():
+        yield key, id(change)
 
 
 def _compared(
     versions: _Versions, informer: SharedInformer
 ) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:
-    cached = {
-        NamespacedName(namespace, name): entry
-        for namespace, within in informer.store._objects.items()
-        for name, entry in within.items()
-    }
+    store = informer.store
+    cached = {key: store.observed(key) for key in store.observed_keys()}
     for key in sorted(versions.keys() | cached.keys()):
         yield key, versions.get(key), cached.get(key)
 
@@ -118,7 +114,9 @@ def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
     store, now = informer.store, anyio.current_time()
     fields = dict(options.get("fields") or {})
     own = {"metadata.namespace": "namespace", "metadata.name": "name"}
-    for key in dict.fromkeys([*store.observed_keys(options.get("namespace") or ""), *store._writes]):
+    for key in dict.fromkeys(
+        [*store.observed_keys(options.get("namespace") or ""), *store.unconfirmed_keys()]
+    ):
         entry = store.get(key, now)
         if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
             continue

@@ -23,8 +23,8 @@ from controller_runtime.controller import Controller
 from controller_runtime.controller.controller import ERROR, REQUEUE_AFTER, SUCCESS
 from controller_runtime.fake.watches import Event
 from controller_runtime.machinery import NamespacedName
+from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Request, Result
-from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Request as Sent
 from controller_runtime.rest import Response
 
@@ -64,7 +64,7 @@ class Events(Observer):
                 self._fail(f"a repeated event is not counted: {event.key.name}: {count}")
             self._stored[event.key] = max(count, self._stored.get(event.key, 0))
 
-    def follow(self, process: Process, broadcaster: Broadcaster) -> None:
+    def follow(self, process: Process, manager: Manager) -> None:
         """Check the events of a process from now on."""
         self._sending[process] = _Sending()
 
@@ -74,7 +74,7 @@ class Events(Observer):
             if stored < (event.count or 1) and not sending.refused and sending.sent < _MANY:
                 self._fail(f"an event was lost: {process.name}: {event.message}")
 
-        broadcaster.on_sent(check)
+        manager.on_event(check)
 
     def sends(self, process: Process, request: Sent) -> None:
         """Count a request."""
@@ -159,4 +159,4 @@ def _values(name: str) -> dict[str, float]:
 
 
 def _value(metric: Any) -> float:
-    return float(metric._value.get())
+    return float(metric.collect()[0].samples[0].value)

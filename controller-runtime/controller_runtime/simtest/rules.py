@@ -110,8 +110,7 @@ class ManagerReplica:
     @property
     def identity(self) -> str:
         """The holder identity of the manager; empty without leader election."""
-        elector = self.manager._elector
-        return elector.identity if elector is not None else ""
+        return self.manager.identity
 
 
 def is_foreseen(error: BaseException | None) -> bool:
@@ -165,7 +164,7 @@ class Rules(Observer):
                 replica.controllers.append(runnable)
 
         manager.on_add(added)
-        self._events.follow(process, manager._broadcaster)
+        self._events.follow(process, manager)
         self.leases.follow(process, replica.identity)
         manager.cache.wrap(
             lambda reads: Reads(
@@ -400,14 +399,16 @@ class Rules(Observer):
                 problems = cacherules.disagreements(self._server, informer)
                 yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
-                if len(controller.queue) or controller.queue._working:
+                if len(controller.queue) or controller.queue.in_progress:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
         yield from self._metrics.problems()
 
 
 def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:
-    return replica.manager.cache._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+    partial = issubclass(kind, PartialObjectMetadata)
+    of_kind = (each for each in _informers(replica) if each.gvk == kind.gvk and each.metadata_only == partial)
+    return next(of_kind, None)
 
 
 def _informers(replica: ManagerReplica) -> list[SharedInformer]:
-    return list(replica.manager.cache._informers.values())
+    return [informer.shared for informer in replica.manager.cache.informers()]

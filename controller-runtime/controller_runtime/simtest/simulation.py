@@ -335,13 +335,11 @@ class Simulation:
     async def _run_manager(self, process: Process) -> None:
         transport = SimulatedTransport(self.network, process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=transport)
-        transport.may_write, transport.unanswered = manager._may_write, manager._note_unanswered
+        transport.may_write, transport.unanswered = manager.may_write, manager.note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
         if self._registered.has_webhooks:
-            lifecycle = manager._lifecycle
-            manager._webhook_server = self.webhooks.listen(process, copy_context(), lambda: lifecycle.synced)
-            manager.add(manager._webhook_server)
+            manager.webhook_server = self.webhooks.listen(process, copy_context(), lambda: manager.synced)
         async with manager:
             await self._registered.setup(manager)
             self.managers[process.name] = manager

@@ -277,7 +277,7 @@ class PriorityQueue(Generic[T]):
         self._metrics: _Metrics[T] = _Metrics(name, self._clock)
         self._flow = flow
         self._fair = _FairTurns()
-        self._in_progress: dict[str, int] = {}
+        self._running: dict[str, int] = {}
         """The number of items in progress of each flow."""
         self._entries: dict[T, _Item[T]] = {}
         self._ready: list[tuple[int, int, int, _Item[T]]] = []
@@ -300,6 +300,11 @@ class PriorityQueue(Generic[T]):
     def shutting_down(self) -> bool:
         """Whether the queue was shut down, with or without draining."""
         return self._shutting_down
+
+    @property
+    def in_progress(self) -> int:
+        """The number of items that were handed out and are not done."""
+        return len(self._working)
 
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
@@ -390,8 +395,8 @@ class PriorityQueue(Generic[T]):
         if item in self._working:
             self._working.discard(item)
             flow = self._flow(item)
-            if running := self._in_progress.pop(flow) - 1:
-                self._in_progress[flow] = running
+            if running := self._running.pop(flow) - 1:
+                self._running[flow] = running
         self._metrics.done(item)
         entry = self._entries.get(item)
         if entry is not None and entry.ready_at is None:
@@ -481,8 +486,8 @@ class PriorityQueue(Generic[T]):
         return entry
 
     def _is_express(self, entry: _Item[T]) -> bool:
-        running = self._in_progress.get(self._flow(entry.key), 0)
-        return running + 2 <= max(self._in_progress.values(), default=0)
+        running = self._running.get(self._flow(entry.key), 0)
+        return running + 2 <= max(self._running.values(), default=0)
 
     def _taken(self, entry: _Item[T]) -> None:
         entry.turn = _GONE
@@ -490,7 +495,7 @@ class PriorityQueue(Generic[T]):
         self._ready_count -= 1
         self._working.add(entry.key)
         flow = self._flow(entry.key)
-        self._in_progress[flow] = self._in_progress.get(flow, 0) + 1
+        self._running[flow] = self._running.get(flow, 0) + 1
         self._metrics.taken(entry.key, entry.priority)
 
     def _wait(self, entry: _Item[T], ready_at: float) -> None:

@@ -76,7 +76,7 @@ async def test_pods_of_one_namespace_neither_delay_another_nor_read_anything(
 
         await eventually(grouped, timeout=15, reason="the pod of another namespace is grouped")
         await anyio.sleep(3)
-        watched = [informer.kind.gvk.kind for informer in mgr.cache._informers.values()]
+        watched = [informer.kind.gvk.kind for informer in mgr.cache.informers()]
     lasted = anyio.current_time() - began
 
     assert "Secret" not in watched

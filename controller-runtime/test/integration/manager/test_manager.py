@@ -138,7 +138,7 @@ async def test_an_event_loop_that_stands_still_for_longer_than_the_lease_ends_it
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await mgr.elected.wait()
-        stall(60, until=lambda: not mgr._may_write())
+        stall(60, until=lambda: not mgr.may_write())
         with pytest.raises(TransportError, match="leadership was lost"):
             await mgr.client.create(
                 ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "one"}})

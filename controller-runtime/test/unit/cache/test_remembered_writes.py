@@ -236,8 +236,8 @@ class TestOwnWrites:
         server.put("a", uid="another", silent=True)
         server.remove("a")
         await settle()
-        (informer,) = watched._informers.values()
-        assert not informer.store._writes
+        (informer,) = watched.informers()
+        assert not informer.shared.store.unconfirmed_keys()
 
     async def test_remembered_in_another_order_leave_the_newest(self, server: Any) -> None:
         watched = await server.watched()

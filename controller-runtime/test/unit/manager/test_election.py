@@ -100,7 +100,7 @@ async def test_the_lease_is_left_to_lapse_while_a_write_may_still_take_effect(
     mgr = new_manager(server, lease_duration=15, **ELECTION)
     async with running(mgr):
         await mgr.elected.wait()
-        mgr._note_unanswered()
+        mgr.note_unanswered()
         await anyio.sleep(seconds)
     assert server.lease is not None
     assert (server.lease["spec"]["holderIdentity"] == "") is released

@@ -39,7 +39,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 def engine_at(version: str) -> Any:
     """Return an informer whose watch has reached a version, and which remembers an own write at version 5."""
     made = SharedInformer(ConfigMap, cache.Options(), Outage())
-    made._informers[""].synced, made._informers[""]._reached = True, version
+    made.informers[""].synced = True
+    made.informers[""].reached(version)
     entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
     made.store.remember_write(entry, {}, 0.0)
     return made
@@ -191,9 +192,9 @@ async def test_an_own_write_that_the_watch_has_passed_is_found(reached: str, pas
 
 async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while_it_is_missing() -> None:
     made = engine_at("4")
-    made._informers[""].failed(ForbiddenError("no", code=403))
+    made.informers[""].failed(ForbiddenError("no", code=403))
     assert cacherules.is_readable(made)
-    made._informers[""].failed(NotFoundError("no", code=404))
+    made.informers[""].failed(NotFoundError("no", code=404))
     assert not cacherules.is_readable(made)
 
 
@@ -320,8 +321,8 @@ def test_an_event_that_was_sent_is_stored_or_refused(status: int | None, stored:
             events.answered(process, request, CompleteResponse(status, b"{}"))
 
     observers: list[Any] = []
-    broadcaster: Any = SimpleNamespace(on_sent=observers.append)
-    events.follow(process, broadcaster)
+    manager: Any = SimpleNamespace(on_event=observers.append)
+    events.follow(process, manager)
     send()
     observers[0](sent)
 

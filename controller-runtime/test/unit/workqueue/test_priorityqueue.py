@@ -443,4 +443,4 @@ async def test_thousands_of_flows_leave_no_rubbish_behind() -> None:
         queue.add(str(number))
         queue.done(await queue.get())
     assert len(queue._fair._last) < 1000
-    assert not queue._in_progress
+    assert not queue._running
