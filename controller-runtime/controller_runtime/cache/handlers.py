@@ -115,7 +115,7 @@ class Registration:
         """Stop reporting to the handler."""
         self._remove(self)
 
-    def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
+    def on_upsert(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
         """Report that an object exists in this state."""
         unreported = self.backlog and self.backlog.pop(new.key, False)
         if unreported or before is None:
@@ -158,7 +158,7 @@ class Registration:
         return seen if self._lazy else seen.object
 
 
-class Put(msgspec.Struct):
+class Upsert(msgspec.Struct):
     """A change: an object exists in this state."""
 
     new: CachedObject[Object]
@@ -179,7 +179,7 @@ class _Writing(msgspec.Struct):
     count: int = 0
     made: set[tuple[str, str]] = msgspec.field(default_factory=set)
     """The uid and the resourceVersion of each state that the server returned."""
-    delayed: list[tuple[Put | Deletion, CachedObject[Object] | None]] = msgspec.field(default_factory=list)
+    delayed: list[tuple[Upsert | Deletion, CachedObject[Object] | None]] = msgspec.field(default_factory=list)
     """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
     timer: asyncio.TimerHandle | None = None
 
@@ -224,7 +224,7 @@ class Processor:
         if (writing := self._writing.get(entry.key)) is not None:
             writing.made.add((entry.uid, entry.resource_version))
 
-    def delayed(self) -> Iterator[tuple[NamespacedName, Put | Deletion]]:
+    def delayed(self) -> Iterator[tuple[NamespacedName, Upsert | Deletion]]:
         """Yield the changes that wait for the response to a write, each with the key of its object."""
         for key, writing in self._writing.items():
             for change, _ in writing.delayed:
@@ -245,7 +245,7 @@ class Processor:
 
     # Changes.
 
-    def put(
+    def distribute(
         self,
         key: NamespacedName,
         new: CachedObject[Object],
@@ -257,7 +257,7 @@ class Processor:
         """Report that an object exists in this state."""
         if self._registrations:
             old = CachedObject(self._kind, before) if before is not None else None
-            self._deliver(key, Put(new, old, initial), None if listed else new)
+            self._deliver(key, Upsert(new, old, initial), None if listed else new)
 
     def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
         """Report a deletion. ``unknown`` is True if the watch missed the final state."""
@@ -267,11 +267,11 @@ class Processor:
         """Report a creation and a deletion: we wrote the object, but the watch never delivered it."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
-        self._deliver(entry.key, Put(made, None, initial=False))
+        self._deliver(entry.key, Upsert(made, None, initial=False))
         self._deliver(entry.key, Deletion(ended, unknown=True))
 
     def _deliver(
-        self, key: NamespacedName, change: Put | Deletion, echo: CachedObject[Object] | None = None
+        self, key: NamespacedName, change: Upsert | Deletion, echo: CachedObject[Object] | None = None
     ) -> None:
         """Report a change. While ``key`` is being written, wait until we know who made the change.
 
@@ -285,10 +285,10 @@ class Processor:
             writing.timer = asyncio.get_running_loop().call_later(HOLD, self._release, key)
         writing.delayed.append((change, echo))
 
-    def _report(self, registration: Registration, change: Put | Deletion) -> None:
+    def _report(self, registration: Registration, change: Upsert | Deletion) -> None:
         try:
-            if isinstance(change, Put):
-                registration.on_put(change.new, change.before, change.initial)
+            if isinstance(change, Upsert):
+                registration.on_upsert(change.new, change.before, change.initial)
             else:
                 registration.on_delete(change.last, change.unknown)
         except UndecodableObjectError as error:
@@ -332,7 +332,7 @@ class Processor:
                     continue
                 if (entry := self._store.observed(key)) is not None:
                     obj = CachedObject(self._kind, entry)
-                    self._report(registration, Put(obj, None if adding else obj, initial=True))
+                    self._report(registration, Upsert(obj, None if adding else obj, initial=True))
                 registration.backlog.pop(key, None)
                 number += 1
                 if number % offload.STEP == 0:

@@ -278,7 +278,7 @@ class SharedInformer:
 
     # Changes.
 
-    def put(self, entry: Entry, *, initial: bool, listed: bool = False) -> None:
+    def apply(self, entry: Entry, *, initial: bool, listed: bool = False) -> None:
         """Store an object and notify the handlers, unless the object is unchanged."""
         key = entry.key
         observed = self.store.observed(key)
@@ -309,7 +309,7 @@ class SharedInformer:
             left = self.store.unconfirmed(key)
             if left is None or left.entry is None:
                 self.processor.created_and_deleted(ours.entry)
-        self.processor.put(key, new, before, initial=initial, listed=listed)
+        self.processor.distribute(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: Entry | None = None) -> None:
         """Drop an object that was deleted at ``version``, and report the deletion with the ``final`` state.
@@ -471,9 +471,9 @@ class NamespaceInformer:
         """Store an object."""
         if self._listed is not None:
             self._listed.add(entry.key)
-            self._shared.put(entry, initial=not self.synced, listed=True)
+            self._shared.apply(entry, initial=not self.synced, listed=True)
             return
-        self._shared.put(entry, initial=not self.synced)
+        self._shared.apply(entry, initial=not self.synced)
         self._reached = entry.resource_version or self._reached
 
     def seen(self, key: NamespacedName) -> None:

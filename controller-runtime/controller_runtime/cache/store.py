@@ -116,7 +116,7 @@ class _Index:
         self.keys: dict[str, dict[tuple[str, str], None]] = {}
         self.values: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def put(self, key: tuple[str, str], values: tuple[str, ...]) -> None:
+    def set(self, key: tuple[str, str], values: tuple[str, ...]) -> None:
         before = self.values.get(key, ())
         if before == values:
             return
@@ -170,7 +170,7 @@ class Store:
             return before
         pair = (entry.namespace, entry.name)
         for name, index in self._indices.items():
-            index.put(pair, values.get(name, ()))
+            index.set(pair, values.get(name, ()))
         key = entry.key if key is None else key
         if (write := self._writes.get(key)) is not None and _confirms(entry, write):
             del self._writes[key]
@@ -183,7 +183,7 @@ class Store:
         if not within:
             self._objects.pop(key.namespace, None)
         for index in self._indices.values():
-            index.put(key, ())
+            index.set(key, ())
         write = self._writes.get(key)
         if write is not None and _is_past(write, before, version):
             del self._writes[key]

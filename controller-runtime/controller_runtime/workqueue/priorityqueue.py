@@ -176,8 +176,8 @@ class _Metrics(Generic[T]):
         self._clock = clock
         self._ready: dict[T, float] = {}
         """When each item became ready."""
-        self._taken: dict[T, float] = {}
-        """When each item in progress was taken."""
+        self._handed_out: dict[T, float] = {}
+        """When each item in progress was handed out."""
         if not name:
             return
         self._adds = metrics.WORKQUEUE_ADDS.labels(name, name)
@@ -208,17 +208,17 @@ class _Metrics(Generic[T]):
             self._depth(old).dec()
             self._depth(new).inc()
 
-    def taken(self, item: T, priority: int) -> None:
+    def handed_out(self, item: T, priority: int) -> None:
         """Record that ``item`` was handed out."""
         if self._name:
-            now = self._taken[item] = self._clock()
+            now = self._handed_out[item] = self._clock()
             self._depth(priority).dec()
             if (since := self._ready.pop(item, None)) is not None:
                 self._queue_duration.observe(now - since)
 
     def done(self, item: T) -> None:
         """Record that the work on ``item`` ended."""
-        if (since := self._taken.pop(item, None)) is not None:
+        if (since := self._handed_out.pop(item, None)) is not None:
             self._work_duration.observe(self._clock() - since)
 
     def dropped(self, item: T, priority: int) -> None:
@@ -239,10 +239,10 @@ class _Metrics(Generic[T]):
         return depth
 
     def _ages(self) -> Iterable[float]:
-        if not self._taken:  # also when the loop has ended: then nothing is in progress
+        if not self._handed_out:  # also when the loop has ended: then nothing is in progress
             return ()
         now = self._clock()
-        return tuple(now - since for since in self._taken.values())
+        return tuple(now - since for since in self._handed_out.values())
 
 
 class _LoopClock:
@@ -368,14 +368,14 @@ class PriorityQueue(Generic[T]):
             if self._shutting_down and not (self._draining and self._ready_count):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
             if express:
-                if (entry := self._take_express()) is not None:
+                if (entry := self._next_express()) is not None:
                     return entry.key, entry.priority
             else:
                 while self._ready:
                     _, fair_turn, turn, entry = heapq.heappop(self._ready)
                     if turn == entry.turn:
                         self._fair.now = max(self._fair.now, fair_turn)
-                        self._taken(entry)
+                        self._hand_out(entry)
                         return entry.key, entry.priority
             woken = asyncio.get_running_loop().create_future()
             getters = self._express_getters if express else self._getters
@@ -465,7 +465,7 @@ class PriorityQueue(Generic[T]):
         if not self._wake_one(self._getters) and self._express_getters and self._is_express(entry):
             self._wake_one(self._express_getters)
 
-    def _take_express(self) -> _Item[T] | None:
+    def _next_express(self) -> _Item[T] | None:
         """Return an item as described at :meth:`get_with_priority`. It is among the first, because flows take turns."""
         if self._getters:
             return None
@@ -482,21 +482,21 @@ class PriorityQueue(Generic[T]):
         for row in passed:
             heapq.heappush(self._ready, row)
         if entry is not None:
-            self._taken(entry)
+            self._hand_out(entry)
         return entry
 
     def _is_express(self, entry: _Item[T]) -> bool:
         running = self._running.get(self._flow(entry.key), 0)
         return running + 2 <= max(self._running.values(), default=0)
 
-    def _taken(self, entry: _Item[T]) -> None:
+    def _hand_out(self, entry: _Item[T]) -> None:
         entry.turn = _GONE
         del self._entries[entry.key]
         self._ready_count -= 1
         self._working.add(entry.key)
         flow = self._flow(entry.key)
         self._running[flow] = self._running.get(flow, 0) + 1
-        self._metrics.taken(entry.key, entry.priority)
+        self._metrics.handed_out(entry.key, entry.priority)
 
     def _wait(self, entry: _Item[T], ready_at: float) -> None:
         entry.ready_at = ready_at
