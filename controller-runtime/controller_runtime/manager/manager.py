@@ -349,34 +349,41 @@ class Manager:
         """Return the HTTP status of the server's first answer, which is requested once. Log errors of class ``logged``
         before retries.
         """
-
-        def report(error: rest.TransportError) -> None:
-            if isinstance(error, logged):
-                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
-
-        if not self._first_status:
+        if self._first_status:
+            return self._first_status
+        deadline = anyio.current_time() + timeout
+        while True:
+            left = min(_ATTEMPT_TIMEOUT, max(_CONNECT_RETRY, deadline - anyio.current_time()))
             try:
-                self._first_status = await reach(self._main, timeout=timeout, report=report)
-            except UnreachableError as error:
-                cause: BaseException | None = error
-                while cause is not None and not isinstance(cause, ssl.SSLError):
-                    cause = cause.__cause__
-                if cause is None or not (problem := await self.config.refused_because()):
-                    raise
-                raise UnreachableError(f"{error}: {problem}") from error
-            if self._first_status == HTTPStatus.UNAUTHORIZED:
-                problem = await self.config.refused_because()
-                raise CredentialsError(
-                    f"the API server does not accept the credentials: {self.config.address}"
-                    + (f": {problem}" if problem else "")
-                )
-            if 300 <= self._first_status < 500 and self._first_status not in _OF_AN_API_SERVER:
-                _log.warning(
-                    "The address may not be that of an API server: GET /version failed",
-                    host=self.config.address,
-                    status=self._first_status,
-                )
-        return self._first_status
+                response = await self._main.send(rest.Request("GET", "/version", timeout=left))
+                await response.close()
+                break
+            except rest.TransportError as error:
+                if anyio.current_time() + _CONNECT_RETRY >= deadline:
+                    cause: BaseException | None = error
+                    while cause is not None and not isinstance(cause, ssl.SSLError):
+                        cause = cause.__cause__
+                    problem = await self.config.refused_because() if cause is not None else None
+                    raise UnreachableError(
+                        f"the API server cannot be reached: {error}" + (f": {problem}" if problem else "")
+                    ) from error
+                if isinstance(error, logged):
+                    _log.info("API server cannot be reached yet", host=self.config.address, error=error)
+            await anyio.sleep(_CONNECT_RETRY)
+        self._first_status = status = response.status
+        if status == HTTPStatus.UNAUTHORIZED:
+            problem = await self.config.refused_because()
+            raise CredentialsError(
+                f"the API server does not accept the credentials: {self.config.address}"
+                + (f": {problem}" if problem else "")
+            )
+        if 300 <= status < 500 and status not in _OF_AN_API_SERVER:
+            _log.warning(
+                "The address may not be that of an API server: GET /version failed",
+                host=self.config.address,
+                status=status,
+            )
+        return status
 
     def _report_leading(self, elector: leaderelection.Elector) -> None:
         self.event_recorder_for(elector.identity).event(
@@ -450,26 +457,3 @@ class Manager:
         if not self._lifecycle.synced:
             raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
         return "; ".join(remarks)
-
-
-async def reach(
-    transport: rest.RoundTripper, *, timeout: float, report: Callable[[rest.TransportError], None]
-) -> int:
-    """Return the HTTP status of the server's first answer; ``report`` is called before each retry.
-
-    Raises:
-        UnreachableError: no answer came within ``timeout`` seconds.
-    """
-    deadline = anyio.current_time() + timeout
-    while True:
-        left = min(_ATTEMPT_TIMEOUT, max(_CONNECT_RETRY, deadline - anyio.current_time()))
-        try:
-            response = await transport.send(rest.Request("GET", "/version", timeout=left))
-            await response.close()
-        except rest.TransportError as error:
-            if anyio.current_time() + _CONNECT_RETRY >= deadline:
-                raise UnreachableError(f"the API server cannot be reached: {error}") from error
-            report(error)
-        else:
-            return response.status
-        await anyio.sleep(_CONNECT_RETRY)
