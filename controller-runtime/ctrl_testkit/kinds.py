@@ -10,8 +10,7 @@ from pydantic import Field
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import Int32, Object, Struct
-from controller_runtime.machinery.base import is_unset
+from controller_runtime.machinery import Int32, Object, Struct, is_unset
 from controller_runtime.machinery.crd import ATOMIC, MAP_BY_NAME, Markers
 
 

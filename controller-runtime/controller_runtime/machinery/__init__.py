@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of Kubernetes' apimachinery that kinds and clients need: base classes of kinds, and a module per subject.
 
-Helpers that several packages share are here, too: :mod:`.backoff`, :mod:`.lru`, :mod:`.raised`, :mod:`.refreshed`
-and :mod:`.tokenbucket`.
+Helpers that several packages share are here, too: :mod:`.backoff`, :mod:`.locks`, :mod:`.lru`, :mod:`.raised`,
+:mod:`.refreshed` and :mod:`.tokenbucket`.
 
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """
@@ -14,6 +14,7 @@ from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
     from . import arguments as arguments
+    from . import backoff as backoff
     from . import conditions as conditions
     from . import crd as crd
     from . import equality as equality
@@ -22,6 +23,8 @@ if _typing.TYPE_CHECKING:
     from . import goduration as goduration
     from . import gojson as gojson
     from . import labels as labels
+    from . import locks as locks
+    from . import lru as lru
     from . import meta as meta
     from . import names as names
     from . import openapi as openapi
@@ -30,6 +33,8 @@ if _typing.TYPE_CHECKING:
     from . import quantity as quantity
     from . import raised as raised
     from . import rawjson as rawjson
+    from . import refreshed as refreshed
+    from . import structural as structural
     from . import tokenbucket as tokenbucket
     from . import yaml as yaml
     from .base import JSON as JSON

@@ -7,7 +7,7 @@ import pytest
 from controller_runtime import manager, rest, webhook
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.builder.webhook import WebhookBuilder, new_webhook_managed_by
+from controller_runtime.builder import WebhookBuilder, new_webhook_managed_by
 from controller_runtime.machinery import Object, Scheme
 from ctrl_testkit.versions import Boat, BoatV1alpha1
 

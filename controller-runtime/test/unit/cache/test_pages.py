@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller_runtime.cache import codec
-from controller_runtime.cache.errors import BadObjectError
+from controller_runtime.cache import BadObjectError, codec
 
 PADDING = "x" * 1_200_000
 NAMES = {"apiVersion": "example.com/v1", "kind": "Widget"}

@@ -19,7 +19,7 @@ from controller_runtime.apis.admissionregistration.v1 import (
     ValidatingWebhookConfiguration,
 )
 from controller_runtime.apis.core.v1 import Secret
-from controller_runtime.certrotation import Certificates, Material, Options, cluster
+from controller_runtime.certrotation import Certificates, Cluster, Material, Options
 from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import Object
 
@@ -70,8 +70,8 @@ class World:
             tasks.start_soon(follow, MutatingWebhookConfiguration)
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[cluster.Cluster]:
-        yield cast("cluster.Cluster", self)
+    async def connect(self) -> AsyncIterator[Cluster]:
+        yield cast("Cluster", self)
 
     def replica(self, when_served: Callable[[], None] = lambda: None, **changes: Any) -> Certificates:
         async def at_once(make: Callable[..., Material], *args: Any) -> Material:

@@ -10,8 +10,8 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.client import merge_from
-from controller_runtime.client.live import LiveClient, ResponseObject
+from controller_runtime.client import LiveClient, merge_from
+from controller_runtime.client.live import ResponseObject
 from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.rest import FakeResponse, FakeTransport

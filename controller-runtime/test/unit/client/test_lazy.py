@@ -9,8 +9,8 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import apply_lazily, merge_from, patch_lazily, with_field_owner
-from controller_runtime.client.live import LiveClient, ResponseObject
+from controller_runtime.client import LiveClient, apply_lazily, merge_from, patch_lazily, with_field_owner
+from controller_runtime.client.live import ResponseObject
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import metadata_only
 from controller_runtime.rest import FakeResponse, FakeTransport

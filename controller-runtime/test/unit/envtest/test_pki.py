@@ -12,8 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller_runtime.envtest import Authority, kubeconfig, private_directory, write_private
-from controller_runtime.envtest.pki import CERTIFICATE_LIFETIME, service_account_key
+from controller_runtime.envtest import (
+    CERTIFICATE_LIFETIME,
+    Authority,
+    kubeconfig,
+    private_directory,
+    write_private,
+)
+from controller_runtime.envtest.pki import service_account_key
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller_runtime.fake.writes import completer
+from controller_runtime.fake import completer
 
 NUMBER = {"type": "integer", "default": 1}
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import Struct
-from controller_runtime.machinery.base import camel, is_unset
+from controller_runtime.machinery import Struct, is_unset, wire_name
 from ctrl_testkit.kinds import Crew, Fleet
 
 
@@ -23,7 +23,7 @@ from ctrl_testkit.kinds import Crew, Fleet
     [("name", "name"), ("restart_policy", "restartPolicy"), ("from_", "from"), ("a_b_c", "aBC")],
 )
 def test_wire_names(name: str, wire: str) -> None:
-    assert camel(name) == wire
+    assert wire_name(name, FieldInfo()) == wire
 
 
 def test_what_a_newer_server_sends_is_kept() -> None:

@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.authentication.v1 import TokenReview
 from controller_runtime.apis.authorization.v1 import SubjectAccessReview
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.metrics import ReviewError, filters, with_authentication_and_authorization
+from controller_runtime.metrics import ReviewError, with_authentication_and_authorization
 from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 
 
@@ -152,10 +152,10 @@ async def test_a_verdict_holds_for_its_path_only(judge: Judge, guarded: Handler)
 async def test_made_up_tokens_do_not_fill_the_memory_and_no_token_is_kept(judge: Judge) -> None:
     guard: Any = with_authentication_and_authorization(judge)
     guarded = guard(metrics)
-    for number in range(filters._REMEMBERED + 5):
+    for number in range(1024 + 5):
         await ask(guarded, f"Bearer made-up-{number}")
     answers = guard._users
-    assert len(answers) == filters._REMEMBERED
+    assert len(answers) == 1024
     assert b"made-up" not in b"".join(answers)
 
 

@@ -21,7 +21,6 @@ from controller_runtime.envtest import Authority
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest.http1 import keepalive_socket
-from controller_runtime.rest.tls import IssuedPair
 
 pytestmark = pytest.mark.real_time
 
@@ -437,7 +436,7 @@ async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path:
     users: list[str] = []
     authority, context, answer = showing(users, tmp_path, "127.0.0.1")
     old, new = authority.client("old"), authority.client("new")
-    issued = IssuedPair(old.certificate, old.key)
+    issued = rest.IssuedPair(old.certificate, old.key)
     tls = rest.TLSConfig(ca=authority.certificate, issued=issued)
     async with serving(answer, context) as host, rest.Transport(rest.Config(host, tls=tls)) as transport:
         await transport.send(GET)

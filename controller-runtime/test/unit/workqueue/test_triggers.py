@@ -6,7 +6,8 @@ import pytest
 
 from controller_runtime import log
 from controller_runtime.workqueue import PriorityQueue, Triggers, WithTrigger
-from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_TRIGGERS
+
+MOST_ITEMS, MOST_TRIGGERS = 4096, 8
 
 
 @pytest.fixture(autouse=True)
