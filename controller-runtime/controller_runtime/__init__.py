@@ -44,7 +44,7 @@ if _typing.TYPE_CHECKING:
     from .apis.meta.v1 import ObjectMeta as ObjectMeta
     from .apis.meta.v1 import OwnerReference as OwnerReference
     from .builder import new_controller_managed_by as new_controller_managed_by
-    from .builder.webhook import new_webhook_managed_by as new_webhook_managed_by
+    from .builder import new_webhook_managed_by as new_webhook_managed_by
     from .cache import CacheError as CacheError
     from .client import Client as Client
     from .client import Reader as Reader
@@ -126,8 +126,7 @@ else:
                 "ObjectMeta",
                 "OwnerReference",
             ),
-            "builder": ("new_controller_managed_by",),
-            "builder.webhook": ("new_webhook_managed_by",),
+            "builder": ("new_controller_managed_by", "new_webhook_managed_by"),
             "cache": ("CacheError",),
             "client": (
                 "Client",
