@@ -15,7 +15,7 @@ import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-from controller_runtime import client, offload, rest
+from controller_runtime import client, log, metrics, offload, rest
 from controller_runtime.machinery import (
     GVK,
     LazyObject,
@@ -25,11 +25,12 @@ from controller_runtime.machinery import (
     Resource,
 )
 from controller_runtime.machinery import labels as selectors
+from controller_runtime.machinery.errors import UnauthorizedError
 from controller_runtime.machinery.lru import LRU
 
 from . import errors
 from .codec import CachedObject
-from .informer import Informer, Outage, SharedInformer
+from .informer import Informer, SharedInformer
 from .options import Options
 from .store import Entry
 
@@ -40,6 +41,10 @@ SHARED_BYTES: Final = 32 << 10
 """Objects with more bytes of JSON are not kept: a decoded object may need several hundred times as much memory."""
 MATCH_STEP: Final = 1024
 """How many objects a list compares with a label selector before other tasks get a turn."""
+OUTAGE_GRACE: Final = 3.0
+"""Seconds between a failure and a check whether the server is unavailable. A success before that cancels the check."""
+
+_log = log.logger_from("cache")
 
 
 class SharedObjects:
@@ -421,6 +426,94 @@ class Cache:
         if partial is None:
             return () if full is None else (full,)
         return (partial,) if full is None else (full, partial)
+
+
+class Outage:
+    """Decides from all attempts to list or watch whether the API server is unavailable.
+
+    The server is unavailable if it cannot be reached at all, or if every watch gets an error. If only some watches get
+    errors, only their kinds have a problem.
+    """
+
+    def __init__(self) -> None:
+        self._followers: dict[object, Exception | None] = {}
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        self._told: set[str] = set()
+
+    @property
+    def problem(self) -> str | None:
+        """The duration of the outage and the error as a text, or None if the server is available."""
+        if self._error is None:
+            return None
+        return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
+
+    def add(self, follower: object) -> None:
+        """Take the lists and watches of ``follower`` into account."""
+        self._followers[follower] = None
+
+    def remove(self, follower: object) -> None:
+        """Stop taking ``follower`` into account. An outage ends if there are others, and none of them fails."""
+        self._followers.pop(follower, None)
+        if self._followers and not any(self._followers.values()):
+            self._end()
+
+    def failed(self, follower: object, error: Exception) -> None:
+        """Record that a list or watch of ``follower`` failed for a reason other than a refusal."""
+        if follower not in self._followers:
+            return
+        self._followers[follower] = error
+        if self._error is not None:
+            if isinstance(error, UnauthorizedError) != isinstance(self._error, UnauthorizedError):
+                self._tell(error)
+        elif self._timer is None:
+            self._since = anyio.current_time()
+            self._timer = asyncio.get_running_loop().call_later(OUTAGE_GRACE, self._judge)
+        elif anyio.current_time() - self._since >= OUTAGE_GRACE:
+            self._judge()
+
+    def succeeded(self, follower: object) -> None:
+        """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
+        if follower in self._followers:
+            self._followers[follower] = None
+        self._end()
+
+    def _end(self) -> None:
+        if self._error is not None:
+            _log.info("API server is available again", after=f"{anyio.current_time() - self._since:.0f} s")
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget an outage, because nothing is listed or watched any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._error is not None:
+            self._error = None
+            self._told.clear()
+            metrics.CACHE_UNAVAILABLE.set(0)
+
+    def _judge(self) -> None:
+        failures = [error for error in self._followers.values() if error is not None]
+        # An AnswerError shows that something answered.
+        lost = (error for error in failures if isinstance(error, rest.TransportError))
+        unreachable = next((error for error in lost if not isinstance(error, rest.AnswerError)), None)
+        if self._error is not None or not (unreachable or (failures and len(failures) == len(self._followers))):
+            return
+        metrics.CACHE_UNAVAILABLE.set(1)
+        self._tell(unreachable or failures[0])
+
+    def _tell(self, error: Exception) -> None:
+        """Log the reason of the outage. If it changes, e.g. because a server starts whose authorities do not know our
+        certificate, the other reason is logged, too; each is logged once.
+        """
+        self._error = error
+        refused = isinstance(error, UnauthorizedError)
+        text = "API server does not accept the credentials" if refused else "API server is unavailable"
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning(text, error=error)
 
 
 _NO_PAGES: Final = "continue-not-supported"

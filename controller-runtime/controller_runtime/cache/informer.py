@@ -9,10 +9,9 @@ informer has a :class:`NamespaceInformer` for each namespace that it follows, or
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -29,7 +28,7 @@ from controller_runtime.machinery import (
     raised,
 )
 from controller_runtime.machinery import labels as selectors
-from controller_runtime.machinery.errors import NotFoundError, UnauthorizedError
+from controller_runtime.machinery.errors import NotFoundError
 
 from . import codec, errors
 from .codec import CachedObject
@@ -37,6 +36,9 @@ from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registrati
 from .options import ByObject, Options
 from .reflector import Reflector, Target
 from .store import Entry, IndexValues, Store, older
+
+if TYPE_CHECKING:
+    from .cache import Outage
 
 T = TypeVar("T", bound=Object)
 _Indexer = tuple[type[Object], Callable[[Any], Iterable[str]], type[msgspec.Struct] | None]
@@ -46,8 +48,6 @@ MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
 """A kind is degraded if its lists or watches have failed for this many seconds while the server was available."""
-OUTAGE_GRACE: Final = 3.0
-"""Seconds between a failure and a check whether the server is unavailable. A success before that cancels the check."""
 
 _log = log.logger_from("cache")
 
@@ -555,91 +555,3 @@ class NamespaceInformer:
             _log.warning(message, kind=kind, namespace=self._namespace, reason=str(error))
         self.problem = str(error)
         self._shared.changed()
-
-
-class Outage:
-    """Decides from all attempts to list or watch whether the API server is unavailable.
-
-    The server is unavailable if it cannot be reached at all, or if every watch gets an error. If only some watches get
-    errors, only their kinds have a problem.
-    """
-
-    def __init__(self) -> None:
-        self._followers: dict[object, Exception | None] = {}
-        self._since = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._error: Exception | None = None
-        self._told: set[str] = set()
-
-    @property
-    def problem(self) -> str | None:
-        """The duration of the outage and the error as a text, or None if the server is available."""
-        if self._error is None:
-            return None
-        return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
-
-    def add(self, follower: object) -> None:
-        """Take the lists and watches of ``follower`` into account."""
-        self._followers[follower] = None
-
-    def remove(self, follower: object) -> None:
-        """Stop taking ``follower`` into account. An outage ends if there are others, and none of them fails."""
-        self._followers.pop(follower, None)
-        if self._followers and not any(self._followers.values()):
-            self._end()
-
-    def failed(self, follower: object, error: Exception) -> None:
-        """Record that a list or watch of ``follower`` failed for a reason other than a refusal."""
-        if follower not in self._followers:
-            return
-        self._followers[follower] = error
-        if self._error is not None:
-            if isinstance(error, UnauthorizedError) != isinstance(self._error, UnauthorizedError):
-                self._tell(error)
-        elif self._timer is None:
-            self._since = anyio.current_time()
-            self._timer = asyncio.get_running_loop().call_later(OUTAGE_GRACE, self._judge)
-        elif anyio.current_time() - self._since >= OUTAGE_GRACE:
-            self._judge()
-
-    def succeeded(self, follower: object) -> None:
-        """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
-        if follower in self._followers:
-            self._followers[follower] = None
-        self._end()
-
-    def _end(self) -> None:
-        if self._error is not None:
-            _log.info("API server is available again", after=f"{anyio.current_time() - self._since:.0f} s")
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget an outage, because nothing is listed or watched any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._error is not None:
-            self._error = None
-            self._told.clear()
-            metrics.CACHE_UNAVAILABLE.set(0)
-
-    def _judge(self) -> None:
-        errors = [error for error in self._followers.values() if error is not None]
-        # An AnswerError shows that something answered.
-        lost = (error for error in errors if isinstance(error, rest.TransportError))
-        unreachable = next((error for error in lost if not isinstance(error, rest.AnswerError)), None)
-        if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
-            return
-        metrics.CACHE_UNAVAILABLE.set(1)
-        self._tell(unreachable or errors[0])
-
-    def _tell(self, error: Exception) -> None:
-        """Log the reason of the outage. If it changes, e.g. because a server starts whose authorities do not know our
-        certificate, the other reason is logged, too; each is logged once.
-        """
-        self._error = error
-        refused = isinstance(error, UnauthorizedError)
-        text = "API server does not accept the credentials" if refused else "API server is unavailable"
-        if text not in self._told:
-            self._told.add(text)
-            _log.warning(text, error=error)

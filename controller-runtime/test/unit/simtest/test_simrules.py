@@ -18,7 +18,8 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.cache import codec
-from controller_runtime.cache.informer import Outage, SharedInformer
+from controller_runtime.cache.cache import Outage
+from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.reflector import MAX_RESUMES
 from controller_runtime.fake import kinds
 from controller_runtime.fake.tables import Document, Table, key_of
