@@ -111,23 +111,23 @@ def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Sch
         ValueError: a kind has no plural name.
     """
     versions: tuple[Any, ...] = (kind, *others)
-    for each in versions:
-        if not (isinstance(each, type) and issubclass(each, Object)):
-            shown = each.__name__ if isinstance(each, type) else f"an instance of {type(each).__name__}"
+    for version in versions:
+        if not (isinstance(version, type) and issubclass(version, Object)):
+            shown = version.__name__ if isinstance(version, type) else f"an instance of {type(version).__name__}"
             raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
     gvk, resource = kind.gvk, kind.resource
     if resource is None:
         raise ValueError(f"{gvk} has no plural name")
-    markers = [_markers(each) for each in versions]
-    for each in others:
-        if each.gvk.group_kind != gvk.group_kind or each.resource is None:
-            raise TypeError(f"{each.__name__} is not a version of {gvk.group_kind}")
-        if each.resource != resource._replace(version=each.gvk.version):
-            raise TypeError(f"{each.__name__} has another plural name or scope than {kind.__name__}")
-    names = [each.gvk.version for each in versions]
+    markers = [_markers(version) for version in versions]
+    for other in others:
+        if other.gvk.group_kind != gvk.group_kind or other.resource is None:
+            raise TypeError(f"{other.__name__} is not a version of {gvk.group_kind}")
+        if other.resource != resource._replace(version=other.gvk.version):
+            raise TypeError(f"{other.__name__} has another plural name or scope than {kind.__name__}")
+    names = [version.gvk.version for version in versions]
     if len({*names}) != len(names):
         raise TypeError(f"{gvk.group_kind} has two classes for one version")
-    stored = [each for each, marked in zip(versions, markers, strict=True) if marked.storage]
+    stored = [version for version, marked in zip(versions, markers, strict=True) if marked.storage]
     if not stored and not others and markers[0].storage is None:
         stored = [kind]
     if len(stored) != 1:
@@ -149,8 +149,8 @@ def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Sch
         },
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "versions": [
-            _version(each, marked, stored=each is stored[0])
-            for each, marked in zip(versions, markers, strict=True)
+            _version(version, marked, stored=version is stored[0])
+            for version, marked in zip(versions, markers, strict=True)
         ],
     }
     if webhook is not None:
@@ -184,13 +184,13 @@ def _common(name: str, versions: Iterable[type[Object]]) -> Any:
     Raises:
         TypeError: two versions have different values.
     """
-    found: Any = None
+    common: Any = None
     for kind in versions:
         value = getattr(_markers(kind), name)
-        if value and found and value != found:
+        if value and common and value != common:
             raise TypeError(f"{kind.__name__} has other {name} than another version of {kind.gvk.group_kind}")
-        found = value or found
-    return found
+        common = value or common
+    return common
 
 
 def _version(kind: type[Object], markers: KindMarkers, *, stored: bool) -> Schema:
@@ -205,9 +205,9 @@ def _version(kind: type[Object], markers: KindMarkers, *, stored: bool) -> Schem
         if isinstance(markers.deprecated, str):
             version["deprecationWarning"] = markers.deprecated
     if markers.printer_columns:
-        version["additionalPrinterColumns"] = [_column(each) for each in markers.printer_columns]
+        version["additionalPrinterColumns"] = [_column(column) for column in markers.printer_columns]
     if markers.selectable_fields:
-        version["selectableFields"] = [{"jsonPath": each} for each in markers.selectable_fields]
+        version["selectableFields"] = [{"jsonPath": path} for path in markers.selectable_fields]
     subresources: Schema = {}
     if (scale := markers.scale) is not None:
         subresources["scale"] = {
@@ -272,21 +272,21 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
             continue
         wire = wire_name(attribute, info)
         with _named_in_errors(model, attribute):
-            each, needed = _field(attribute, info, (*above, model))
+            field_schema, needed = _field(attribute, info, (*above, model))
         if text := texts.get(attribute) or info.description:
-            each["description"] = text
+            field_schema["description"] = text
         if wire in schema["properties"]:
             raise _FieldError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
-        schema["properties"][wire] = each
+        schema["properties"][wire] = field_schema
         if needed:
             required.append(wire)
     for attribute, wire in computed_wire_names(model).items():
         computed = model.model_computed_fields[attribute]
         with _named_in_errors(model, attribute):
-            each = _type(_returned(_getter(computed), computed.return_type), (*above, model))
+            field_schema = _type(_returned(_getter(computed), computed.return_type), (*above, model))
         if computed.description:
-            each["description"] = _paragraphs(computed.description)
-        schema["properties"][wire] = each
+            field_schema["description"] = _paragraphs(computed.description)
+        schema["properties"][wire] = field_schema
     if not schema["properties"]:
         del schema["properties"]
     if required:
@@ -316,15 +316,15 @@ def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
 
 
 def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> tuple[Schema, bool]:
-    markers = [each for each in info.metadata if isinstance(each, Markers)]
-    named = next((each.schema for each in markers if isinstance(each.schema, str)), None)
+    markers = [entry for entry in info.metadata if isinstance(entry, Markers)]
+    named = next((marker.schema for marker in markers if isinstance(marker.schema, str)), None)
     decorators = above[-1].__pydantic_decorators__.field_serializers.values()
-    writers = [each for each in decorators if {attribute, "*"} & {*each.info.fields}]
+    writers = [decorator for decorator in decorators if {attribute, "*"} & {*decorator.info.fields}]
     if writers and not _raw(info.metadata):
         schema = _written(writers[-1].func, writers[-1].info.return_type, above, info.metadata)
     else:
         schema = _annotated(info.annotation, above, info.metadata, named, info.discriminator)
-    needed = next((each.required for each in markers if each.required is not None), None)
+    needed = next((marker.required for marker in markers if marker.required is not None), None)
     return schema, _has_no_default(info) if needed is None else needed
 
 
@@ -354,15 +354,15 @@ def _annotated(
     """Return the schema of a type with the constraints, markers and serializers in ``metadata``."""
     if (raw := _raw(metadata)) is not None:
         return _marked(raw, metadata)
-    writers = [each for each in metadata if isinstance(each, PlainSerializer | WrapSerializer)]
+    writers = [entry for entry in metadata if isinstance(entry, PlainSerializer | WrapSerializer)]
     if writers:
         return _written(writers[-1].func, writers[-1].return_type, above, metadata)
     others = []
-    for each in metadata:
-        if isinstance(each, FieldInfo) and each.discriminator is not None:
-            tag = each.discriminator
+    for entry in metadata:
+        if isinstance(entry, FieldInfo) and entry.discriminator is not None:
+            tag = entry.discriminator
         else:
-            others.append(each)
+            others.append(entry)
     quantity = CANONICAL in others
     schema = openapi.definition("api.resource.Quantity") if quantity else _type(annotation, above, named, tag)
     _constrain(schema, others)
@@ -371,13 +371,13 @@ def _annotated(
 
 def _raw(metadata: Iterable[object]) -> Mapping[str, JSON] | None:
     """Return the schema that a marker gives instead of that of the type."""
-    schemas = (each.schema for each in metadata if isinstance(each, Markers))
-    return next((each for each in schemas if isinstance(each, Mapping)), None)
+    schemas = (marker.schema for marker in metadata if isinstance(marker, Markers))
+    return next((schema for schema in schemas if isinstance(schema, Mapping)), None)
 
 
 def _marked(raw: Mapping[str, JSON], metadata: Iterable[object]) -> Schema:
     schema: Schema = copy.deepcopy(dict(raw))
-    _constrain(schema, [each for each in metadata if isinstance(each, Markers)])
+    _constrain(schema, [entry for entry in metadata if isinstance(entry, Markers)])
     return schema
 
 
@@ -389,7 +389,7 @@ def _written(
     Pydantic's bounds are left out: they apply to the value before it is serialized.
     """
     schema = _type(_returned(function, declared), above)
-    _constrain(schema, [each for each in metadata if isinstance(each, Markers)])
+    _constrain(schema, [entry for entry in metadata if isinstance(entry, Markers)])
     return schema
 
 
@@ -448,7 +448,7 @@ def _type(
     if origin is typing.Annotated:
         return _annotated(arguments[0], above, arguments[1:], named)
     if origin in (typing.Union, types.UnionType):
-        present = [each for each in arguments if each is not type(None)]
+        present = [argument for argument in arguments if argument is not type(None)]
         if set(present) == {int, str}:
             return openapi.definition("util.intstr.IntOrString")
         if set(present) == {int, float}:
@@ -491,14 +491,14 @@ def _tagged(choices: list[Any], tag: str, above: tuple[type[Struct], ...]) -> Sc
             raise _NoSchemaError(
                 f"{choice.__name__} has {min(other)}, which cannot apply to one choice of a union"
             )
-        for name, each in schema["properties"].items():
-            known = properties.setdefault(name, each)
-            if {**known, "description": ""} != {**each, "description": ""}:
+        for name, part in schema["properties"].items():
+            known = properties.setdefault(name, part)
+            if {**known, "description": ""} != {**part, "description": ""}:
                 raise _NoSchemaError(f"{name} has another schema in {choice.__name__} than in another choice")
         properties[wire] = {"type": tags["type"]}
         values += tags["enum"]
         case: Schema = {"properties": {wire: {"enum": tags["enum"]}}}
-        if needed := [each for each in schema.get("required", ()) if each != wire]:
+        if needed := [name for name in schema.get("required", ()) if name != wire]:
             case["required"] = needed
         cases.append(case)
     properties[wire]["enum"] = values
@@ -570,7 +570,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
             raise _NoSchemaError(f"{name} contains itself; {_OWN_SCHEMA}")
         return _structural(definitions[name], definitions, (*above, name))
     if choices := schema.get("anyOf", schema.get("oneOf")):
-        present = [each for each in choices if each != _NULL]
+        present = [choice for choice in choices if choice != _NULL]
         if present == [{"type": "integer"}, {"type": "number"}]:
             return {"type": "number"}
         if len(present) != 1:
@@ -620,7 +620,7 @@ def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str,
             return dict(_ANYTHING)
         return {"additionalProperties": _structural_item(values, definitions, above)}
     fields = schema["properties"].items()
-    made: Schema = {"properties": {name: _structural(each, definitions, above) for name, each in fields}}
+    made: Schema = {"properties": {name: _structural(part, definitions, above) for name, part in fields}}
     if schema.get("additionalProperties") is True:
         made |= _ANYTHING
     if needed := schema.get("required"):
@@ -646,13 +646,13 @@ def _check_pattern(schema: Schema) -> None:
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
     """Add a field's constraints to ``schema``: markers and pydantic's constraints, such as ``Field(ge=1)``."""
-    others = [each for each in metadata if not isinstance(each, Markers)]
+    others = [entry for entry in metadata if not isinstance(entry, Markers)]
     if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
         adapted: Any = Annotated[(known, *others)]
         schema.update(_bounds(TypeAdapter(adapted).json_schema()))
-    marked = [each for each in metadata if isinstance(each, Markers)]
-    for each in marked:
-        _mark(schema, each)
+    marked = [marker for marker in metadata if isinstance(marker, Markers)]
+    for marker in marked:
+        _mark(schema, marker)
     if marked and (problem := _problem_of(schema)):
         raise _NoSchemaError(problem)
 
@@ -707,8 +707,8 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
     if rules:
         validations = schema.setdefault("x-kubernetes-validations", [])
         validations.extend(
-            {_RULE[name]: value for name, value in msgspec.structs.asdict(each).items() if value is not None}
-            for each in rules
+            {_RULE[name]: value for name, value in msgspec.structs.asdict(rule).items() if value is not None}
+            for rule in rules
         )
 
 
@@ -799,7 +799,7 @@ def _shape_of(formats: _Formats) -> Any:
     if not isinstance(formats, dict) or _ITEMS in formats:
         return Any
     typed_dict: Any = typing.TypedDict  # a type checker accepts only literal fields
-    return typed_dict("Shape", {name: _shape_of(each) for name, each in formats.items()}, total=False) | None
+    return typed_dict("Shape", {name: _shape_of(part) for name, part in formats.items()}, total=False) | None
 
 
 def _formats(schema: JSON) -> _Formats:
@@ -816,33 +816,33 @@ def _formats(schema: JSON) -> _Formats:
         return _SIZES[shape]
     if shape == _TIME:
         return _TIME
-    parts = {name: _formats(each) for name, each in (schema.get("properties") or {}).items()}
+    parts = {name: _formats(part) for name, part in (schema.get("properties") or {}).items()}
     others = _formats(schema.get("items", schema.get("additionalProperties")))
     if others is not None:  # they do not apply to the fields that have a schema of their own
         return {**parts, _ITEMS: others}
-    return {name: each for name, each in parts.items() if each is not None} or None
+    return {name: part for name, part in parts.items() if part is not None} or None
 
 
 def _unreadable(formats: _Formats, value: JSON, path: str) -> field.FieldError | None:
     """Return an error for the first value below ``value`` that Go cannot read."""
-    found: field.FieldError | None = None
+    problem: field.FieldError | None = None
     if isinstance(formats, dict):
         if isinstance(value, dict):
             others = formats.get(_ITEMS)
-            for key, each in value.items():
+            for key, item in value.items():
                 if (below := formats.get(key, others)) is not None:
-                    found = found or _unreadable(below, each, f"{path}.{key}" if path else key)
+                    problem = problem or _unreadable(below, item, f"{path}.{key}" if path else key)
         elif isinstance(value, list) and (below := formats.get(_ITEMS)) is not None:
-            for index, each in enumerate(value):
-                found = found or _unreadable(below, each, f"{path}[{index}]")
+            for index, item in enumerate(value):
+                problem = problem or _unreadable(below, item, f"{path}[{index}]")
     elif formats == _TIME:
         if isinstance(value, str) and not is_time(value):
-            found = field.invalid(field.Path(path), value, "must be a time such as 2006-01-02T15:04:05Z")
+            problem = field.invalid(field.Path(path), value, "must be a time such as 2006-01-02T15:04:05Z")
     elif isinstance(value, int | float) and isinstance(formats, int):
         limit = 1 << formats - 1
         if not -limit <= value < limit:
-            found = field.invalid(field.Path(path), value, f"must fit into {formats} bits")
-    return found
+            problem = field.invalid(field.Path(path), value, f"must fit into {formats} bits")
+    return problem
 
 
 def _merge_struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Mapping[str, JSON]:
@@ -868,7 +868,7 @@ def _merge_type(annotation: object, above: tuple[type[Struct], ...]) -> Mapping[
     if origin is typing.Annotated:
         return _merge_marked(_merge_type(arguments[0], above), arguments[1:])
     if origin in (typing.Union, types.UnionType):
-        present = [each for each in arguments if each is not type(None)]
+        present = [argument for argument in arguments if argument is not type(None)]
         if set(present) == {int, str}:
             return openapi.INT_OR_STRING
         return _merge_type(present[0], above) if len(present) == 1 else {}
