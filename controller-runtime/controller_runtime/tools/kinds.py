@@ -97,7 +97,7 @@ def read(path: Path) -> list[KindSource]:
     Raises:
         KindsError: the file cannot be read, exceeds a limit or has no kind.
     """
-    found: list[KindSource] = []
+    sources: list[KindSource] = []
     try:
         size, text = path.stat().st_size, ""
         if size <= MOST_BYTES:
@@ -106,17 +106,17 @@ def read(path: Path) -> list[KindSource]:
             items = (
                 document.get("items") if isinstance(document, dict) and "items" in document else [document]
             )
-            for each in items if isinstance(items, list) else ():
-                found += _of_document(each, f"{path}: document {number}")
+            for item in items if isinstance(items, list) else ():
+                sources += _of_document(item, f"{path}: document {number}")
     except KindsError:
         raise
     except (OSError, ValueError) as error:
         raise KindsError(f"{path}: {one_line(error)}") from error
     if size > MOST_BYTES:
         raise KindsError(f"{path}: the file has more than {MOST_BYTES >> 20} MiB")
-    if not found:
+    if not sources:
         raise KindsError(f"{path}: has neither a CustomResourceDefinition nor an OpenAPI v3 document")
-    return found
+    return sources
 
 
 def _of_document(document: JSON, where: str) -> list[KindSource]:
@@ -139,7 +139,7 @@ def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[KindSource]:
     where = f"{where}: CustomResourceDefinition {name}".removeprefix(": ")
     spec = _map(definition, "spec", where)
     names = _map(spec, "names", where)
-    found = []
+    sources = []
     for version in _list(spec, "versions", where):
         if not isinstance(version, dict):
             raise KindsError(f"{where}: spec.versions has something else than maps")
@@ -147,7 +147,7 @@ def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[KindSource]:
         if version.get("served") is False:
             continue
         subresources = version.get("subresources") or {}
-        found.append(
+        sources.append(
             KindSource(
                 gvk=GVK(
                     _text(spec, "group", where), _text(version, "name", where), _text(names, "kind", where)
@@ -160,7 +160,7 @@ def of_crd(definition: Mapping[str, JSON], where: str = "") -> list[KindSource]:
                 where=inside,
             )
         )
-    return found
+    return sources
 
 
 def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[KindSource]:
@@ -171,7 +171,7 @@ def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[KindSource
     """
     definitions = _map(_map(document, "components", where), "schemas", where)
     paths = _map(document, "paths", where)
-    found = []
+    sources = []
     for path in sorted(paths):
         operations = paths[path] if isinstance(paths[path], dict) else {}
         plural = path.rpartition("/")[2]
@@ -183,11 +183,11 @@ def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[KindSource
         if not namespaced and path.rpartition("/")[0] + "/namespaces/{namespace}/" + plural in paths:
             continue  # the path that lists all namespaces
         kind = GVK(str(gvk.get("group", "")), str(gvk.get("version", "")), str(gvk.get("kind", "")))
-        name = next((each for each, schema in definitions.items() if _declares(schema, kind)), None)
+        name = next((name for name, schema in definitions.items() if _declares(schema, kind)), None)
         if name is None:
             raise KindsError(f"{where}: {path}: has no schema of {kind}")
         own = name.startswith(_PREFIXES)
-        found.append(
+        sources.append(
             KindSource(
                 gvk=kind,
                 plural=plural,
@@ -198,7 +198,7 @@ def of_openapi(document: Mapping[str, JSON], where: str = "") -> list[KindSource
                 where=f"{where}: {kind}".removeprefix(": "),
             )
         )
-    return found
+    return sources
 
 
 async def of_cluster(*, groups: Sequence[str] = (), context: str | None = None) -> list[KindSource]:
@@ -207,17 +207,17 @@ async def of_cluster(*, groups: Sequence[str] = (), context: str | None = None) 
     Raises:
         KindsError: the API server cannot be reached, or refuses or exceeds a limit.
     """
-    found: list[KindSource] = []
+    sources: list[KindSource] = []
     try:
         async with rest.Transport(await rest.load_config(context=context)) as transport:
             for path in sorted(_map(await _document(transport, ""), "paths", "/openapi/v3")):
                 group_version = path.removeprefix("apis/").removeprefix("api/")
                 group = group_version.rpartition("/")[0]
                 if "v" in group_version and (not groups or group in groups):
-                    found += of_openapi(await _document(transport, f"/{path}"), f"/openapi/v3/{path}")
+                    sources += of_openapi(await _document(transport, f"/{path}"), f"/openapi/v3/{path}")
     except (rest.RestError, StatusError) as error:
         raise KindsError(f"the OpenAPI of the cluster cannot be read: {one_line(error)}") from error
-    return found
+    return sources
 
 
 async def _document(transport: rest.Transport, path: str) -> dict[str, JSON]:
@@ -280,18 +280,18 @@ def select(
         KindsError: a name selects nothing.
     """
     given = list(sources)
-    found = [
-        each
-        for each in given
-        if (not kinds or each.gvk.kind in kinds) and (not groups or each.gvk.group in groups)
+    selected = [
+        source
+        for source in given
+        if (not kinds or source.gvk.kind in kinds) and (not groups or source.gvk.group in groups)
     ]
-    for name, known in (
-        (kinds, {each.gvk.kind for each in found}),
-        (groups, {each.gvk.group for each in found}),
+    for names, known in (
+        (kinds, {source.gvk.kind for source in selected}),
+        (groups, {source.gvk.group for source in selected}),
     ):
-        if missing := [each for each in name if each not in known]:
+        if missing := [name for name in names if name not in known]:
             raise KindsError(f"no kind is selected by {missing[0]}")
-    return found
+    return selected
 
 
 def modules(sources: Iterable[KindSource], *, partial: bool = False) -> dict[str, str]:
@@ -303,27 +303,27 @@ def modules(sources: Iterable[KindSource], *, partial: bool = False) -> dict[str
         KindsError: a schema exceeds a limit, has something that no kind can have, or two sources have the same kind.
     """
     by_version: dict[tuple[str, str], list[KindSource]] = {}
-    for each in sources:
-        by_version.setdefault((each.gvk.group, each.gvk.version), []).append(each)
+    for source in sources:
+        by_version.setdefault((source.gvk.group, source.gvk.version), []).append(source)
     texts: dict[str, str] = {}
     fields = 0
-    for (group, version), found in sorted(by_version.items()):
+    for (group, version), members in sorted(by_version.items()):
         folder = _identifier(group) if group else "core"
         name = f"{folder}/{_identifier(version)}.py"
         if name in texts:
             raise KindsError(
-                f"{found[0].where}: {group}/{version} has the same module as another version: {name}"
+                f"{members[0].where}: {group}/{version} has the same module as another version: {name}"
             )
         module = Module(group, version, partial=partial, fields=fields)
-        texts[name] = module.text(found)
+        texts[name] = module.text(members)
         fields = module.fields
         texts.setdefault(f"{folder}/__init__.py", f"{_GENERATED}\n")
     return texts
 
 
 def _identifier(text: str) -> str:
-    found = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    return f"v_{found}" if not found or found[0].isdigit() or keyword.iskeyword(found) else found
+    identifier = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return f"v_{identifier}" if not identifier or identifier[0].isdigit() or keyword.iskeyword(identifier) else identifier
 
 
 @dataclass(frozen=True)
@@ -375,8 +375,8 @@ class Module:
         kinds: list[tuple[str, KindSource]] = []
         for source in sources:
             _check_names(source)
-        for source in sorted(sources, key=lambda each: each.gvk.kind):
-            if any(each.gvk == source.gvk for _, each in kinds):
+        for source in sorted(sources, key=lambda source: source.gvk.kind):
+            if any(other.gvk == source.gvk for _, other in kinds):
                 raise KindsError(f"{source.where}: {source.gvk} is given twice")
             kinds.append((self._reserve(_class_name(source.gvk.kind), "Kind"), source))
         for name, source in kinds:
@@ -385,7 +385,7 @@ class Module:
         group = f"{self._group}/{self._version}".removeprefix("/")
         self._import("__future__", "annotations")
         imports = "\n\n".join(
-            filter(None, (self._import_lines(each) for each in ("__future__", "typing", "")))
+            filter(None, (self._import_lines(section) for section in ("__future__", "typing", "")))
         )
         body = "\n\n\n".join(self._classes.values())
         return f'{_GENERATED}\n# fmt: off\n"""Kinds of {group}."""\n\n{imports}\n\n\n{body}\n'
@@ -398,7 +398,7 @@ class Module:
                 names = sorted(self._imports[module], key=_import_order)
                 line = f"from {module} import {', '.join(names)}"
                 if len(line) > _WIDTH:
-                    line = f"from {module} import (\n" + "".join(f"    {each},\n" for each in names) + ")"
+                    line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
                 lines.append(line)
         return "\n".join(lines)
 
@@ -410,19 +410,19 @@ class Module:
 
     def _reserve(self, name: str, suffix: str) -> str:
         """Return a name of a class that no other class and no import has."""
-        found, number = name, 2
-        while found in self._names:
-            found = f"{name}{suffix}" if number == 2 else f"{name}{suffix}{number}"
+        free, number = name, 2
+        while free in self._names:
+            free = f"{name}{suffix}" if number == 2 else f"{name}{suffix}{number}"
             number += 1
-        self._names.add(found)
-        return found
+        self._names.add(free)
+        return free
 
     def _kind(self, name: str, source: KindSource) -> None:
         referenced = _reference(source.schema)
         schema = source.schema if referenced is None else self._definition(referenced, ())
         properties = {
-            wire: each
-            for wire, each in self._properties(schema, ()).items()
+            wire: part
+            for wire, part in self._properties(schema, ()).items()
             if wire not in ("apiVersion", "kind", "metadata")
         }
         self._import(_MACHINERY, "Object")
@@ -478,13 +478,13 @@ class Module:
             if self.fields > self._fields_before + MOST_FIELDS_OF_A_KIND:
                 raise self._error(path, f"the kind has more than {MOST_FIELDS_OF_A_KIND} fields")
             attribute = attributes[wire]
-            found = self._type(schema, (*path, wire), owner)
-            markers = [*found.markers]
+            annotation = self._type(schema, (*path, wire), owner)
+            markers = [*annotation.markers]
             if camel(attribute) != wire:
                 self._import("pydantic", "Field")
                 markers.append(f"Field(alias={_quoted(wire)})")
-            optional, default = self._default(wire, found, required, base)
-            text = f"{found.text} | None" if optional and found.text != "JSON" else found.text
+            optional, default = self._default(wire, annotation, required, base)
+            text = f"{annotation.text} | None" if optional and annotation.text != "JSON" else annotation.text
             if markers:
                 self._import("typing", "Annotated")
                 text = f"Annotated[{text}, {', '.join(markers)}]"
@@ -495,7 +495,7 @@ class Module:
         return lines, needs_arguments
 
     def _default(
-        self, wire: str, found: _Type, required: frozenset[str], base: type[Struct]
+        self, wire: str, annotation: _Type, required: frozenset[str], base: type[Struct]
     ) -> tuple[bool, str]:
         """Return whether a field may be None, and the text of its default."""
         if (
@@ -503,16 +503,16 @@ class Module:
             and wire in ("spec", "status")
             and (self._partial or wire == "status" or wire not in required)
         ):
-            if found.struct and found.struct not in self._needs_arguments:
+            if annotation.struct and annotation.struct not in self._needs_arguments:
                 self._import("pydantic", "Field")
-                return False, f" = Field(default_factory={found.struct})"
+                return False, f" = Field(default_factory={annotation.struct})"
             return True, " = None"
         if wire not in required:
             return True, " = None"
         if not self._partial:
-            return found.nullable, ""
-        if found.text in _ZEROS:
-            return False, f" = {_ZEROS[found.text]}"
+            return annotation.nullable, ""
+        if annotation.text in _ZEROS:
+            return False, f" = {_ZEROS[annotation.text]}"
         return True, " = None"
 
     def _type(self, schema: JSON, path: tuple[str, ...], owner: str) -> _Type:
@@ -548,11 +548,11 @@ class Module:
     def _scalar(self, schema: Mapping[str, JSON], scalar: str, *, nullable: bool) -> _Type:
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= _MOST_CHOICES:
-            present = [each for each in choices if each is not None]
-            if present and all(type(each) in (str, int, bool) for each in present):
+            present = [choice for choice in choices if choice is not None]
+            if present and all(type(choice) in (str, int, bool) for choice in present):
                 self._import("typing", "Literal")
                 texts = dict.fromkeys(
-                    _quoted(each) if isinstance(each, str) else str(each) for each in present
+                    _quoted(choice) if isinstance(choice, str) else str(choice) for choice in present
                 )
                 return _Type(f"Literal[{', '.join(texts)}]", nullable=nullable or None in choices)
         size = {"int32": "Int32", "int64": "Int64"}.get(str(schema.get("format")))
@@ -582,7 +582,7 @@ class Module:
     @staticmethod
     def _is_label_selector(properties: Mapping[str, JSON]) -> bool:
         """Return True if a struct with the fields of a LabelSelector has their types, too."""
-        labels, expressions = (properties[each] for each in ("matchLabels", "matchExpressions"))
+        labels, expressions = (properties[name] for name in ("matchLabels", "matchExpressions"))
         items = expressions.get("items") or {}
         return (labels.get("additionalProperties") or {}).get("type") == "string" and (
             items.get("properties") or {}
@@ -597,7 +597,7 @@ class Module:
         name: str = "",
     ) -> str:
         """Add a struct, or find one with the same fields below the same name; return its name."""
-        field_name = next(each for each in reversed(path) if each not in ("[]", "{}")) if path else owner
+        field_name = next(step for step in reversed(path) if step not in ("[]", "{}")) if path else owner
         words = _class_name(field_name)
         wanted = owner + (_singular(words) if path[-1:] != (field_name,) else words)
         owner = name or wanted[:_LONGEST_NAME]
@@ -620,8 +620,8 @@ class Module:
         short = _short(full)
         if (plain := _PLAIN.get(short)) is not None:
             return _Type(self._import(*plain))
-        if (found := _library_struct(short)) is not None and found[1] != self._name:
-            module, name = found[0], short.rpartition(".")[2]
+        if (struct := _library_struct(short)) is not None and struct[1] != self._name:
+            module, name = struct[0], short.rpartition(".")[2]
             if name in self._classes:
                 return _Type(self._import(module, f"{name} as Kubernetes{name}").rpartition(" ")[2])
             self._names.add(name)
@@ -653,7 +653,7 @@ class Module:
             self._import(_CRD, "Markers")
             return ('Markers(list_type="set")',)
         keys = schema.get(openapi.MAP_KEYS)
-        if not isinstance(keys, list) or not keys or not all(isinstance(each, str) for each in keys):
+        if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
             raise self._error(path, f"{openapi.MAP_KEYS} is not a list of names")
         if keys == ["name"]:
             return (self._import(_CRD, "MAP_BY_NAME"),)
@@ -669,14 +669,14 @@ class Module:
 
     def _properties(self, schema: Mapping[str, JSON], path: tuple[str, ...]) -> Mapping[str, JSON]:
         properties = schema.get("properties") or {}
-        if not isinstance(properties, dict) or not all(isinstance(each, str) and each for each in properties):
+        if not isinstance(properties, dict) or not all(isinstance(name, str) and name for name in properties):
             raise self._error(path, "properties is not a map of names")
         return properties
 
     def _required(self, schema: Mapping[str, JSON]) -> frozenset[str]:
         required = schema.get("required")
         names = required if isinstance(required, list) else ()
-        return frozenset(each for each in names if isinstance(each, str))
+        return frozenset(name for name in names if isinstance(name, str))
 
     def _definition(self, name: str, path: tuple[str, ...]) -> Mapping[str, JSON]:
         schema = self._source.definitions.get(name)
@@ -685,7 +685,7 @@ class Module:
         return schema
 
     def _error(self, path: Iterable[str], problem: str) -> KindsError:
-        place = yaml.render_path(each for each in path if each not in ("[]", "{}"))
+        place = yaml.render_path(step for step in path if step not in ("[]", "{}"))
         return KindsError(f"{self._source.where}: {place or 'the schema'}: {problem}".removeprefix(": "))
 
 
@@ -713,10 +713,10 @@ def _library_struct(short: str) -> tuple[str, str] | None:
         return None
     module = f"controller_runtime.apis.{group_version}"
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        struct = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return None
-    return (module, found.__module__) if isinstance(found, type) and issubclass(found, Struct) else None
+    return (module, struct.__module__) if isinstance(struct, type) and issubclass(struct, Struct) else None
 
 
 def _attributes(properties: Iterable[str], base: type[Struct]) -> dict[str, str]:
@@ -725,7 +725,7 @@ def _attributes(properties: Iterable[str], base: type[Struct]) -> dict[str, str]
     A name that needs no alias takes precedence, and no attribute is the name of another field in JSON.
     """
     wires = sorted(properties, key=lambda wire: camel(_attribute(wire, base)) != wire)
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     taken: set[str] = set()
     for wire in wires:
         name = first = _attribute(wire, base)
@@ -734,13 +734,13 @@ def _attributes(properties: Iterable[str], base: type[Struct]) -> dict[str, str]
             name = f"{first.rstrip('_')}_{number}"
             number += 1
         taken.add(name)
-        found[wire] = name
-    return found
+        attributes[wire] = name
+    return attributes
 
 
 def _attribute(wire: str, base: type[Struct]) -> str:
     words = _WORD.findall(wire)
-    name = "_".join(each.lower() for each in words) if words else "field"
+    name = "_".join(word.lower() for word in words) if words else "field"
     if name[0].isdigit():
         name = f"field_{name}"
     reserved = keyword.iskeyword(name) or name in _ANNOTATIONS or hasattr(base, name)
@@ -749,7 +749,7 @@ def _attribute(wire: str, base: type[Struct]) -> str:
 
 def _class_name(text: str) -> str:
     words = re.findall(r"[A-Za-z0-9]+", text)
-    name = "".join(each[:1].upper() + each[1:] for each in words) or "Unnamed"
+    name = "".join(word[:1].upper() + word[1:] for word in words) or "Unnamed"
     return f"Kind{name}" if name[0].isdigit() else name
 
 
@@ -788,22 +788,22 @@ def _docstring(text: JSON, indent: int) -> str:
     """Return a description as a docstring; empty if there is none."""
     if not isinstance(text, str) or not text.strip():
         return ""
-    clean = "".join(each if each == "\n" or each.isprintable() else " " for each in text)
+    clean = "".join(char if char == "\n" or char.isprintable() else " " for char in text)
     clean = clean.replace("\\", "\\\\").rstrip()
     clean = re.sub(r'"{3,}|"+$', lambda quotes: '\\"' * len(quotes[0]), clean)
-    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n", clean)]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", clean)]
     margin = " " * indent
     wrapped = "\n\n".join(
         textwrap.fill(
-            each,
+            paragraph,
             width=120,
             initial_indent=margin,
             subsequent_indent=margin,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for each in paragraphs
-        if each
+        for paragraph in paragraphs
+        if paragraph
     ).strip()
     end = f'\n{margin}"""' if "\n" in wrapped or len(wrapped) > 120 - indent - 6 else '"""'
     return f'{margin}"""{wrapped}{end}'
