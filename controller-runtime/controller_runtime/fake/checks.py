@@ -36,15 +36,15 @@ def check_name(table: Table, document: Document) -> None:
         else _NAMES.get(properties.gvk.kind, names.is_dns1123_subdomain)
     )
     wrong = field.ErrorList(field.invalid(_METADATA.child("name"), name, text) for text in check(name))
-    if found := wrong.to_aggregate():
-        raise errors.new_invalid(properties.gvk, name, found)
+    if aggregate := wrong.to_aggregate():
+        raise errors.new_invalid(properties.gvk, name, aggregate)
 
 
 def check_metadata(table: Table, document: Document) -> None:
     """Raise InvalidError for invalid labels, annotations, owner references and finalizers."""
     metadata = document["metadata"]
-    if found := field.ErrorList(_problems(metadata, custom=table.properties.custom)).to_aggregate():
-        raise errors.new_invalid(table.properties.gvk, metadata.get("name", ""), found)
+    if aggregate := field.ErrorList(_problems(metadata, custom=table.properties.custom)).to_aggregate():
+        raise errors.new_invalid(table.properties.gvk, metadata.get("name", ""), aggregate)
 
 
 def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]:
@@ -60,18 +60,18 @@ def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]
         yield from (field.invalid(path, key, text) for text in names.is_label_key(key.lower()))
     if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > _ANNOTATIONS:
         yield field.too_long(path, _ANNOTATIONS)
-    owners = [OwnerReference.from_dict(each) for each in metadata.get("ownerReferences") or ()]
+    owners = [OwnerReference.from_dict(reference) for reference in metadata.get("ownerReferences") or ()]
     yield from _problems_of_owners(_METADATA.child("ownerReferences"), owners)
     path, finalizers = _METADATA.child("finalizers"), metadata.get("finalizers") or ()
-    for each in finalizers:
-        yield from (field.invalid(path, each, text) for text in names.is_label_key(each))
+    for finalizer in finalizers:
+        yield from (field.invalid(path, finalizer, text) for text in names.is_label_key(finalizer))
     if {ORPHAN, FOREGROUND} <= set(finalizers):
         text = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
         yield field.invalid(path, list(finalizers), text)
-    for index, each in enumerate(() if custom else finalizers):
-        if "/" not in each and each not in _PLAIN_FINALIZERS:
+    for index, finalizer in enumerate(() if custom else finalizers):
+        if "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield field.invalid(path.index(index), each, text)
+            yield field.invalid(path.index(index), finalizer, text)
 
 
 def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Iterator[field.FieldError]:
@@ -116,31 +116,31 @@ def check_schema(
     """
     if schema is None:
         return
-    found = [
-        each
-        for each in _problems_of_schema(
+    problems = [
+        problem
+        for problem in _problems_of_schema(
             schema, document, separately="status" if table.properties.status else ""
         )
-        if live is None or not _is_unchanged(each, document, live)
+        if live is None or not _is_unchanged(problem, document, live)
     ]
-    if not found:
+    if not problems:
         return
-    if any(each.grave for each in found) and _has_rules(schema):
-        found.append(structural.Problem(None, _UNCHECKED_RULES))
+    if any(problem.grave for problem in problems) and _has_rules(schema):
+        problems.append(structural.Problem(None, _UNCHECKED_RULES))
     causes = [
         {
             "reason": "FieldValueTypeInvalid"
-            if " must be of type " in each.text
-            else _REASONS.get(each.text.partition(":")[0], "FieldValueInvalid"),
-            "message": each.text,
-            "field": structural.render(each.path) if each.path else "<nil>",
+            if " must be of type " in problem.text
+            else _REASONS.get(problem.text.partition(":")[0], "FieldValueInvalid"),
+            "message": problem.text,
+            "field": structural.render(problem.path) if problem.path else "<nil>",
         }
-        for each in found
+        for problem in problems
     ]
     gvk, name = table.properties.gvk, document["metadata"].get("name", "")
-    texts = ", ".join(map(str, found))
+    texts = ", ".join(map(str, problems))
     raise errors.InvalidError(
-        f'{gvk.group_kind} "{name}" is invalid: {texts if len(found) == 1 else f"[{texts}]"}',
+        f'{gvk.group_kind} "{name}" is invalid: {texts if len(problems) == 1 else f"[{texts}]"}',
         code=422,
         reason="Invalid",
         details={"name": name, "group": gvk.group, "kind": gvk.kind, "causes": causes},
@@ -155,9 +155,9 @@ def _problems_of_schema(
     rest = {k: v for k, v in properties.items() if k not in ("metadata", separately)}
     yield from structural.problems({**schema, "properties": rest}, document)
     if separately in document and separately in properties:
-        for each in structural.problems(properties[separately], document[separately]):
-            path = None if each.path is None else (separately, *each.path)
-            yield structural.Problem(path, each.text, each.grave, at=(separately, *each.at))
+        for problem in structural.problems(properties[separately], document[separately]):
+            path = None if problem.path is None else (separately, *problem.path)
+            yield structural.Problem(path, problem.text, problem.grave, at=(separately, *problem.at))
 
 
 def _has_rules(schema: JSON) -> bool:
@@ -216,7 +216,7 @@ def check_finalizers(table: Table, old: Document, new: Document) -> None:
     if old["metadata"].get("deletionTimestamp"):
         added = set(new["metadata"].get("finalizers") or ()) - set(old["metadata"].get("finalizers") or ())
         if added:
-            listed = ", ".join(msgspec.json.encode(each).decode() for each in sorted(added))
+            listed = ", ".join(msgspec.json.encode(finalizer).decode() for finalizer in sorted(added))
             raise table.invalid(
                 key_of(old).name,
                 "metadata.finalizers",

@@ -16,7 +16,7 @@ from .tables import Document, Table
 _OWNER = "garbage-collector"
 NAMESPACES: Final = ("", "v1", "namespaces")
 Tables = Mapping[tuple[str, str, str], Table]
-Found = tuple[Table, NamespacedName, Document]
+Stored = tuple[Table, NamespacedName, Document]
 
 
 def collect(storage: Storage, tables: Iterable[Table]) -> None:
@@ -31,46 +31,46 @@ def collect(storage: Storage, tables: Iterable[Table]) -> None:
                 _attend(storage, tables, (table, key, row.document), uids)
 
 
-def _attend(storage: Storage, tables: list[Table], found: Found, uids: set[JSON]) -> None:
-    table, key, document = found
+def _attend(storage: Storage, tables: list[Table], stored: Stored, uids: set[JSON]) -> None:
+    table, key, document = stored
     metadata: dict[str, JSON] = document["metadata"]
     finalizers = metadata.get("finalizers") or []
     if metadata.get("deletionTimestamp") and ORPHAN in finalizers:
         for child in _dependents(tables, metadata.get("uid")):
-            left = [each for each in _owners(child[2]) if each.get("uid") != metadata.get("uid")]
+            left = [owner for owner in _owners(child[2]) if owner.get("uid") != metadata.get("uid")]
             _set_metadata(storage, child, "ownerReferences", left)
-        _set_metadata(storage, found, "finalizers", [each for each in finalizers if each != ORPHAN])
+        _set_metadata(storage, stored, "finalizers", [finalizer for finalizer in finalizers if finalizer != ORPHAN])
     elif metadata.get("deletionTimestamp") and FOREGROUND in finalizers:
         blocking = False
         for child in _dependents(tables, metadata.get("uid")):
-            others = [each for each in _owners(child[2]) if each.get("uid") != metadata.get("uid")]
-            if any(each.get("uid") in uids for each in others):
+            others = [owner for owner in _owners(child[2]) if owner.get("uid") != metadata.get("uid")]
+            if any(owner.get("uid") in uids for owner in others):
                 _set_metadata(storage, child, "ownerReferences", others)
                 continue
             blocking |= any(
-                each.get("uid") == metadata.get("uid") and each.get("blockOwnerDeletion")
-                for each in _owners(child[2])
+                owner.get("uid") == metadata.get("uid") and owner.get("blockOwnerDeletion")
+                for owner in _owners(child[2])
             )
             if not child[2]["metadata"].get("deletionTimestamp"):
                 storage.delete(child[0], child[1], DeletionSettings("Foreground"))
         if not blocking:
-            _set_metadata(storage, found, "finalizers", [each for each in finalizers if each != FOREGROUND])
+            _set_metadata(storage, stored, "finalizers", [finalizer for finalizer in finalizers if finalizer != FOREGROUND])
     elif (
         (owners := _owners(document))
         and not metadata.get("deletionTimestamp")
-        and not any(each.get("uid") in uids for each in owners)
+        and not any(owner.get("uid") in uids for owner in owners)
     ):
         storage.delete(table, key, DeletionSettings("Background"))
 
 
-def _objects(tables: list[Table]) -> Iterator[Found]:
+def _objects(tables: list[Table]) -> Iterator[Stored]:
     for table in tables:
         for key, row in table.rows.items():
             yield table, key, row.document
 
 
-def _dependents(tables: list[Table], uid: str | None) -> list[Found]:
-    return [each for each in _objects(tables) if any(owner.get("uid") == uid for owner in _owners(each[2]))]
+def _dependents(tables: list[Table], uid: str | None) -> list[Stored]:
+    return [child for child in _objects(tables) if any(owner.get("uid") == uid for owner in _owners(child[2]))]
 
 
 def _owners(document: Document) -> list[dict[str, JSON]]:
@@ -78,8 +78,8 @@ def _owners(document: Document) -> list[dict[str, JSON]]:
     return owners
 
 
-def _set_metadata(storage: Storage, found: Found, field: str, value: list[JSON]) -> None:
-    table, key, _ = found
+def _set_metadata(storage: Storage, stored: Stored, field: str, value: list[JSON]) -> None:
+    table, key, _ = stored
     row = table.rows[key]
     metadata = {name: other for name, other in row.document["metadata"].items() if name != field}
     after = {**row.document, "metadata": metadata | ({field: value} if value else {})}

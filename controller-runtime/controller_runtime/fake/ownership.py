@@ -82,7 +82,7 @@ def _compare(
         written.append(path)
         return
     depth, after = len(path), _walk(new, path, schema)
-    written += [each for each in after if not same(value_at(old, each[depth:]), value_at(new, each[depth:]))]
+    written += [below for below in after if not same(value_at(old, below[depth:]), value_at(new, below[depth:]))]
     removed += set(_walk(old, path, schema)).difference(after)
 
 
@@ -110,7 +110,7 @@ def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
         return merged
     if isinstance(live, list) and isinstance(config, list):
         if schema.is_set:
-            return _in_order([(each, each) for each in live], [(each, each) for each in config])
+            return _in_order([(item, item) for item in live], [(item, item) for item in config])
         if not config and schema.keys(live):
             return live
         if schema.keys(config) and (not live or schema.keys(live)):
@@ -140,10 +140,10 @@ def _in_order(live: list[tuple[JSON, JSON]], config: list[tuple[JSON, JSON]]) ->
     for key, item in config:
         new.append(item)
         if key in known:
-            at = next((index for index, (each, _) in enumerate(live) if each == key), len(live))
-            merged += [value for each, value in live[:at] if each not in wanted] + new
+            at = next((index for index, (other, _) in enumerate(live) if other == key), len(live))
+            merged += [value for other, value in live[:at] if other not in wanted] + new
             live, new = live[at + 1 :], []
-    return merged + [value for each, value in live if each not in wanted] + new
+    return merged + [value for other, value in live if other not in wanted] + new
 
 
 def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
@@ -173,27 +173,27 @@ def text(path: Path) -> str:
 
 
 def _walk(value: JSON, path: Path, schema: MergeSchema) -> list[Path]:
-    found: list[Path] = []
-    _collect(value, path, schema, found)
-    return found
+    paths: list[Path] = []
+    _collect(value, path, schema, paths)
+    return paths
 
 
-def _collect(value: JSON, path: Path, schema: MergeSchema, found: list[Path]) -> None:
+def _collect(value: JSON, path: Path, schema: MergeSchema, paths: list[Path]) -> None:
     if isinstance(value, dict) and value and not schema.is_atomic:
         for key, child in value.items():
             if isinstance(child, dict | list):
-                _collect(child, (*path, key), schema.field(key), found)
+                _collect(child, (*path, key), schema.field(key), paths)
             else:
-                found.append((*path, key))
+                paths.append((*path, key))
     elif isinstance(value, list) and value and schema.is_set:
-        found += [(*path, Member(member)) for member in value]
+        paths += [(*path, Member(member)) for member in value]
     elif isinstance(value, list) and schema.keys(value):
         for item, step in zip(value, _steps(value, schema), strict=True):
             below = (*path, step)
-            found.append(below)
-            _collect(item, below, schema.item, found)
+            paths.append(below)
+            _collect(item, below, schema.item, paths)
     else:
-        found.append(path)
+        paths.append(path)
 
 
 def _steps(items: list[JSON], schema: MergeSchema) -> list[Item]:

@@ -133,7 +133,7 @@ def rescaled(table: Table, document: Document, scale: Document) -> Document:
 def _merged(value: JSON, change: JSON) -> JSON:
     if not isinstance(value, dict) or not isinstance(change, dict):
         return change
-    return {**value, **{key: _merged(value.get(key), each) for key, each in change.items()}}
+    return {**value, **{key: _merged(value.get(key), part) for key, part in change.items()}}
 
 
 def _at(document: JSON, path: Path) -> JSON:
@@ -165,15 +165,15 @@ def budget_after(pod: Document, budgets: Table | None, now: datetime) -> tuple[S
     ended = status.get("phase") in ("Pending", "Succeeded", "Failed") or metadata.get("deletionTimestamp")
     if budgets is None or ended:
         return None
-    found = [row for row in budgets.rows.values() if _selects(row.document, metadata)]
-    if not found:
+    matching = [row for row in budgets.rows.values() if _selects(row.document, metadata)]
+    if not matching:
         return None
-    if len(found) > 1:
+    if len(matching) > 1:
         text = (
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
         raise errors.ServerError(f"Internal error occurred: {text}", code=500, reason="InternalError")
-    row = found[0]
+    row = matching[0]
     name, state = row.document["metadata"]["name"], row.document.get("status") or {}
     healthy, desired = state.get("currentHealthy") or 0, state.get("desiredHealthy") or 0
     ready: Document = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
@@ -238,7 +238,7 @@ def bound(pod: Document, binding: Document, now: datetime) -> Document:
     }
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
     status = pod.get("status") or {}
-    others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
     return {
         **pod,
         "metadata": {**metadata, **merged},
@@ -257,21 +257,21 @@ def decided(old: Document, new: Document, now: datetime) -> Document:
         InvalidError: a decision was removed.
     """
     before = (old.get("status") or {}).get("conditions") or []
-    known = {each.get("type"): each for each in before}
-    conditions = [dict(each) for each in (new.get("status") or {}).get("conditions") or ()]
+    known = {condition.get("type"): condition for condition in before}
+    conditions = [dict(condition) for condition in (new.get("status") or {}).get("conditions") or ()]
     path = field.Path("status").child("conditions")
     lost = [
         field.forbidden(path, f'updates may not remove a condition of type "{kind}"')
         for kind in _DECISIONS
-        if kind in known and all(each.get("type") != kind for each in conditions)
+        if kind in known and all(condition.get("type") != kind for condition in conditions)
     ]
     if lost:
         raise errors.new_invalid(_SIGNING_REQUEST, old["metadata"]["name"], field.AggregateError(lost))
-    for each in conditions:
-        same: Document = known.get(each.get("type"), {})
-        kept = same.get("lastTransitionTime") if same.get("status") == each.get("status") else None
-        each.setdefault("lastUpdateTime", format_time(now))
-        each.setdefault("lastTransitionTime", kept or format_time(now))
+    for condition in conditions:
+        same: Document = known.get(condition.get("type"), {})
+        kept = same.get("lastTransitionTime") if same.get("status") == condition.get("status") else None
+        condition.setdefault("lastUpdateTime", format_time(now))
+        condition.setdefault("lastTransitionTime", kept or format_time(now))
     status = {**(old.get("status") or {}), **({"conditions": conditions} if conditions else {})}
     return {**new, "spec": old.get("spec") or {}, **({"status": status} if status else {})}
 
@@ -302,7 +302,7 @@ def written_by(subresource: str, document: Document) -> Document:
     part: Document = {"resources": spec["resources"]} if "resources" in spec else {}
     for name in _RESIZED_LISTS:
         if spec.get(name):
-            part[name] = [{k: v for k, v in each.items() if k in _RESIZED} for each in spec[name]]
+            part[name] = [{k: v for k, v in container.items() if k in _RESIZED} for container in spec[name]]
     return part
 
 
@@ -317,13 +317,13 @@ def pod_after(subresource: str, old: Document, new: Document) -> Document:
         return {**old, "metadata": dict(old["metadata"]), "spec": spec | part}
     spec.pop("resources", None)
     for name in _RESIZED_LISTS:
-        sizes = {each.get("name"): each for each in part.pop(name, ())}
+        sizes = {container.get("name"): container for container in part.pop(name, ())}
         if name in spec:
             spec[name] = [
-                {k: v for k, v in each.items() if k not in _RESIZED} | sizes[each.get("name")]
-                if each.get("name") in sizes
-                else each
-                for each in spec[name]
+                {k: v for k, v in container.items() if k not in _RESIZED} | sizes[container.get("name")]
+                if container.get("name") in sizes
+                else container
+                for container in spec[name]
             ]
     return {**old, "metadata": dict(old["metadata"]), "spec": spec | part}
 
@@ -374,7 +374,7 @@ def log_of(pod: Document, query: Mapping[str, str], logs: Mapping[tuple[str, str
     if small:
         raise errors.new_invalid(_LOG_OPTIONS, pod["metadata"]["name"], field.AggregateError(small))
     metadata, spec = pod["metadata"], pod.get("spec") or {}
-    names = [each["name"] for part in ("containers", "initContainers") for each in spec.get(part) or ()]
+    names = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or ()]
     container = query.get("container", "")
     if not container and len(spec.get("containers") or ()) == 1:
         container = names[0]

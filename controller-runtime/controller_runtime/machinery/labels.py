@@ -92,7 +92,7 @@ class Selector(msgspec.Struct, frozen=True):
         """Return True if ``labels`` meet all requirements."""
         if self.nothing:
             return False
-        return all(each.matches(labels or {}) for each in self.requirements)
+        return all(requirement.matches(labels or {}) for requirement in self.requirements)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -149,7 +149,7 @@ def parse(text: str) -> Selector:
     Raises:
         SelectorError: ``text`` is not a valid selector.
     """
-    return Selector(tuple(sorted(_Parser(text).requirements(), key=lambda each: each.key)))
+    return Selector(tuple(sorted(_Parser(text).requirements(), key=lambda requirement: requirement.key)))
 
 
 def selector(like: LabelSelectorLike | None) -> Selector:
@@ -177,7 +177,7 @@ def _wanted(key: str, value: str | Iterable[str]) -> Requirement:
     if isinstance(value, Mapping):
         raise TypeError(f"label {key!r} has a map: for the JSON of a selector, use LabelSelector.from_dict")
     values = tuple(value) if isinstance(value, Iterable) else (value,)
-    if any(not isinstance(each, str) for each in values):
+    if any(not isinstance(value, str) for value in values):
         raise TypeError(f"label {key!r}: {value!r} must be a string or several strings")
     return Requirement(key, Operator.IN, values)
 
@@ -203,13 +203,13 @@ def from_label_selector(struct: LabelSelector | None) -> Selector:
     """
     if struct is None:
         return NOTHING
-    found = [requirement(key, Operator.EQUALS, [value]) for key, value in (struct.match_labels or {}).items()]
+    requirements = [requirement(key, Operator.EQUALS, [value]) for key, value in (struct.match_labels or {}).items()]
     for expression in struct.match_expressions or ():
         operator = _STRUCT_OPERATORS.get(expression.operator)
         if operator is None:
             raise SelectorError(f"{quote(expression.operator)} is not a valid label selector operator")
-        found.append(requirement(expression.key, operator, expression.values or ()))
-    return Selector(tuple(sorted(found, key=lambda each: each.key)))
+        requirements.append(requirement(expression.key, operator, expression.values or ()))
+    return Selector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
 def _integer(text: str) -> int | None:
@@ -236,18 +236,18 @@ class _Parser:
             yield self._requirement()
             if self._peek() == _END:
                 return
-            if (found := self._next()) != ",":
-                raise SelectorError(f"found '{found}', expected: ',' or 'end of string'")
-            if (found := self._peek()) in _SPECIAL and found != "!":
-                raise SelectorError(f"found '{found}', expected: identifier after ','")
+            if (token := self._next()) != ",":
+                raise SelectorError(f"found '{token}', expected: ',' or 'end of string'")
+            if (token := self._peek()) in _SPECIAL and token != "!":
+                raise SelectorError(f"found '{token}', expected: identifier after ','")
 
     def _peek(self) -> str:
         return self._tokens[self._at]
 
     def _next(self) -> str:
-        found = self._tokens[self._at]
+        token = self._tokens[self._at]
         self._at = min(self._at + 1, len(self._tokens) - 1)
-        return found
+        return token
 
     def _requirement(self) -> Requirement:
         if absent := self._peek() == "!":
@@ -273,33 +273,33 @@ class _Parser:
             raise SelectorError(str(error))
 
     def _binary(self, key: str) -> Requirement:
-        found = self._next()
-        if found in ("in", "notin"):
-            return requirement(key, Operator(found), self._values())
-        if found not in ("=", "==", "!=", ">", "<"):
-            raise SelectorError(f"found '{found}', expected: in, notin, =, ==, !=, gt, lt")
+        token = self._next()
+        if token in ("in", "notin"):
+            return requirement(key, Operator(token), self._values())
+        if token not in ("=", "==", "!=", ">", "<"):
+            raise SelectorError(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
         if self._peek() in (_END, ","):
-            return requirement(key, Operator(found), [""])
+            return requirement(key, Operator(token), [""])
         value = self._next()
         if value in _SPECIAL:
             raise SelectorError(f"found '{value}', expected: identifier")
-        return requirement(key, Operator(found), [value])
+        return requirement(key, Operator(token), [value])
 
     def _values(self) -> list[str]:
-        if (found := self._next()) != "(":
-            raise SelectorError(f"found '{found}' expected: '('")
+        if (token := self._next()) != "(":
+            raise SelectorError(f"found '{token}' expected: '('")
         values: set[str] = set()
         while True:
-            found = self._peek()
-            values.add("" if found in (",", ")") else self._identifier(first=not values))
-            if (found := self._next()) == ")":
+            token = self._peek()
+            values.add("" if token in (",", ")") else self._identifier(first=not values))
+            if (token := self._next()) == ")":
                 return sorted(values)
-            if found != ",":
-                raise SelectorError(f"found '{found}', expected: ',' or ')'")
+            if token != ",":
+                raise SelectorError(f"found '{token}', expected: ',' or ')'")
 
     def _identifier(self, *, first: bool) -> str:
-        found = self._next()
-        if found in _SPECIAL:
+        token = self._next()
+        if token in _SPECIAL:
             expected = "',', ')' or identifier" if first else "',', or identifier"
-            raise SelectorError(f"found '{found}', expected: {expected}")
-        return found
+            raise SelectorError(f"found '{token}', expected: {expected}")
+        return token

@@ -52,15 +52,15 @@ class WrapperError(Exception):
 
 def is_expected(error: BaseException) -> bool:
     """Return True if ``error`` is an :class:`ExpectedError`. Of a group, all members must be."""
-    return all(issubclass(type(_unwrapped(each)), ExpectedError) for each in leaves(error))
+    return all(issubclass(type(_unwrapped(leaf)), ExpectedError) for leaf in leaves(error))
 
 
 def _unwrapped(error: BaseException) -> BaseException | None:
-    found: BaseException | None = error
+    unwrapped: BaseException | None = error
     for _ in range(MOST):  # a circle of causes has no end
-        if found is None or not issubclass(type(found), WrapperError):
-            return found
-        found = _cause(found)
+        if unwrapped is None or not issubclass(type(unwrapped), WrapperError):
+            return unwrapped
+        unwrapped = _cause(unwrapped)
     return None
 
 
@@ -72,8 +72,8 @@ def name(error: object) -> str:
 def text(error: object) -> str:
     """Return ``str(error)`` in a form that can be encoded as UTF-8. If ``str`` raises, return a text that says so."""
     try:
-        found = str(error)
-        return found if found.isascii() else found.encode("utf-8", "backslashreplace").decode()
+        shown = str(error)
+        return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
     except Exception as failure:
         return f"<{name(error)}: its text cannot be read, {name(failure)} was raised>"
 
@@ -82,8 +82,8 @@ def members(error: BaseException) -> tuple[BaseException, ...]:
     """Return the exceptions of a group; none for any other exception."""
     if not issubclass(type(error), BaseExceptionGroup):
         return ()
-    found: tuple[BaseException, ...] = _exceptions(error)
-    return found
+    inside: tuple[BaseException, ...] = _exceptions(error)
+    return inside
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
@@ -95,30 +95,30 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
     seen: set[int] = set()
     waiting = [error]
     while waiting and len(seen) < MOST:
-        each = waiting.pop()
-        if id(each) in seen:
+        part = waiting.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        if causes and (cause := _cause(each)) is not None:
+        seen.add(id(part))
+        yield part
+        if causes and (cause := _cause(part)) is not None:
             waiting.append(cause)
-        waiting += reversed(members(each))
+        waiting += reversed(members(part))
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """Yield ``error`` or, if it is a group, the exceptions at any depth in it that are not groups themselves."""
-    return (each for each in parts(error, causes=False) if not members(each))
+    return (part for part in parts(error, causes=False) if not members(part))
 
 
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
     """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
-    found = list(leaves(error))
-    return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
+    failures = list(leaves(error))
+    return failures[0] if failures and all(issubclass(type(leaf), kinds) for leaf in failures) else None
 
 
 def stack(error: BaseException) -> str:
     """Return the traceback of ``error`` and of its parts; the text is empty if no part was ever raised."""
-    if all(_traceback(each) is None for each in parts(error)):
+    if all(_traceback(part) is None for part in parts(error)):
         return ""
     try:
         return "".join(traceback.format_exception(error)).rstrip()
@@ -144,8 +144,8 @@ def readable(error: E) -> E | UnreadableError:
 
 def _checked(error: E) -> E | UnreadableError:
     try:
-        for each in parts(error):
-            isinstance(each, UnreadableError)
+        for part in parts(error):
+            isinstance(part, UnreadableError)
     except Exception as failure:
         text_ = f"{name(error)}: its attributes cannot be read, {name(failure)} was raised"
         return UnreadableError(text_).with_traceback(_traceback(error))
@@ -158,8 +158,8 @@ def release(error: BaseException) -> None:
     A program may create an error once and raise it again and again. The error would keep the frames of each time, and
     all objects in them.
     """
-    for each in parts(error):
-        BaseException.with_traceback(each, None)
+    for part in parts(error):
+        BaseException.with_traceback(part, None)
 
 
 class StrayExitError(Exception):
@@ -203,9 +203,9 @@ class foreign:  # noqa: N801 -- reads as the context manager that it is
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or not issubclass(type(error), FAILURES):
             return
-        found = as_error(error)  # type: ignore[arg-type]  # the class was compared
-        if found is not error:
-            raise found from (None if issubclass(type(found), UnreadableError) else error)
+        converted = as_error(error)  # type: ignore[arg-type]  # the class was compared
+        if converted is not error:
+            raise converted from (None if issubclass(type(converted), UnreadableError) else error)
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:
