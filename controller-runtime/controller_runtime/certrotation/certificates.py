@@ -207,48 +207,48 @@ class Certificates:
             secret = Secret(metadata=ObjectMeta(name=key.name, namespace=key.namespace), type="Opaque")
             write = cluster.client.create
         now = self._now()
-        found = Material.from_data(secret.data or {})
-        verdict = self._inspect(found, names, now)
-        if verdict and not self._overlap_is_over(secret, found, now):
-            return found
+        stored = Material.from_data(secret.data or {})
+        verdict = self._inspect(stored, names, now)
+        if verdict and not self._overlap_is_over(secret, stored, now):
+            return stored
         if verdict:
-            made = found
+            made = stored
         elif verdict.authority:
             made = await self._make(pki.issue, names, now, self._options.subjects)
         else:
-            made = await self._make(pki.reissue, found, names, now, self._options.subjects)
-        secret.data = self._data(secret, found, made, now)
+            made = await self._make(pki.reissue, stored, names, now, self._options.subjects)
+        secret.data = self._data(secret, stored, made, now)
         secret = await write(secret)
         if not verdict:
-            self._report(secret, verdict, first=not found)
+            self._report(secret, verdict, first=not stored)
         return made
 
-    def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
+    def _data(self, secret: Secret, stored: Material, made: Material, now: datetime) -> dict[str, str]:
         """Return the Secret's new data. During the overlap, the former authority is stored beside a new authority."""
         data = {**(secret.data or {}), **made.to_data()}
-        if made.ca_crt == found.ca_crt:
-            if self._overlap_is_over(secret, found, now):
+        if made.ca_crt == stored.ca_crt:
+            if self._overlap_is_over(secret, stored, now):
                 del data[pki.FORMER]
             return data
         data.pop(pki.FORMER, None)
         served = self._served.ca_crt if self._served is not None else b""
-        if former := pki.former_authority(found.ca_crt, served, current=made.ca_crt, now=now):
+        if former := pki.former_authority(stored.ca_crt, served, current=made.ca_crt, now=now):
             data[pki.FORMER] = base64.b64encode(former).decode()
         return data
 
     @staticmethod
-    def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
+    def _overlap_is_over(secret: Secret, stored: Material, now: datetime) -> bool:
         """Return True if the former authority is still stored but no replica serves with its certificate any longer."""
         if pki.FORMER not in (secret.data or {}):
             return False
-        return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
+        return now - pki.certificate(stored.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
 
-    def _inspect(self, found: Material, names: list[str], now: datetime) -> Verdict:
-        if self._proved == (found, names) and now < pki.renewal(found):
+    def _inspect(self, stored: Material, names: list[str], now: datetime) -> Verdict:
+        if self._proved == (stored, names) and now < pki.renewal(stored):
             return Verdict()
-        verdict = pki.inspect(found, names, now)
+        verdict = pki.inspect(stored, names, now)
         if verdict:
-            self._proved = (found, names)
+            self._proved = (stored, names)
         return verdict
 
     def _report(self, secret: Secret, verdict: Verdict, *, first: bool) -> None:
@@ -272,11 +272,11 @@ class Certificates:
     ) -> None:
         """Add the authority of ``material`` to each of the webhook configurations ``configs`` that lacks it."""
         served = self._served.ca_crt if self._served is not None else b""
-        for each in configs:
-            if configurations.trust(each, material.ca_crt, served, self._now(), self._options.since):
+        for configuration in configs:
+            if configurations.trust(configuration, material.ca_crt, served, self._now(), self._options.since):
                 self._trusted = (b"", 0.0)
-                await cluster.client.update(each)
-                _log.info("Webhook configuration trusts the authority", name=each.name)
+                await cluster.client.update(configuration)
+                _log.info("Webhook configuration trusts the authority", name=configuration.name)
         if self._trusted[0] != material.ca_crt:
             self._trusted = (material.ca_crt, anyio.current_time())
 

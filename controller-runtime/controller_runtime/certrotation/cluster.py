@@ -87,10 +87,10 @@ class Cluster:
         # A cache has one selection of objects for each kind, so a second name of a kind needs a cache of its own.
         caches: list[dict[type[Object], str]] = [{Secret: self.options.secret}]
         for kind, name in self.options.configurations():
-            found = next((each for each in caches if kind not in each), None)
-            if found is None:
-                caches.append(found := {})
-            found[kind] = name
+            names = next((names for names in caches if kind not in names), None)
+            if names is None:
+                caches.append(names := {})
+            names[kind] = name
 
         def notify(*_: object) -> None:
             changed()
@@ -103,16 +103,16 @@ class Cluster:
             informer.add_event_handler(cache.EventHandlerFuncs(notify, notify, notify))
 
         async with anyio.create_task_group() as tasks:
-            for each in caches:
+            for names in caches:
                 selected = {
                     of: cache.ByObject(
                         namespaces=(self.options.namespace,) if of is Secret else None,
                         fields={"metadata.name": name},
                     )
-                    for of, name in each.items()
+                    for of, name in names.items()
                 }
                 watched = cache.Cache(self.transport, options=cache.Options(by_object=selected))
-                for of, name in each.items():
+                for of, name in names.items():
                     if of in self.options.may_be_denied:
                         tasks.start_soon(add, watched, of, name)
                     else:

@@ -53,23 +53,23 @@ async def read(reader: client.Reader, options: Options) -> list[Configuration]:
     Raises:
         StatusError: the API server refused a request.
     """
-    found: list[Configuration] = []
+    existing: list[Configuration] = []
     for kind, name in options.configurations():
         try:
-            found.append(await reader.get(kind, ("", name)))
+            existing.append(await reader.get(kind, ("", name)))
         except NotFoundError:
             _log.warning(_ABSENT, kind=kind.gvk.kind, name=name)
         except ForbiddenError:
             if kind not in options.may_be_denied:
                 raise
             _log.warning(_DENIED, kind=kind.gvk.kind, name=name)
-    return found
+    return existing
 
 
 def server_names(service: str, namespace: str, configurations: Iterable[Configuration]) -> list[str]:
     """Return the names that a serving certificate must have: our Service's name, and the names that the hooks call."""
     names = {f"{service}.{namespace}.svc": None}
-    for called in (called for each in configurations for called in _clients(each)):
+    for called in (called for configuration in configurations for called in _clients(configuration)):
         if called.service is not None and called.service.name and called.service.namespace:
             names[f"{called.service.name}.{called.service.namespace}.svc"] = None
         elif called.url and (host := _host(called.url)):
@@ -80,8 +80,8 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
 def _clients(configuration: Configuration) -> list[WebhookClientConfig]:
     """Return how the API server calls the webhooks of a configuration."""
     if not isinstance(configuration, CustomResourceDefinition):
-        found = (hook.client_config for hook in configuration.webhooks or ())
-        return [each for each in found if each is not None]
+        clients = (hook.client_config for hook in configuration.webhooks or ())
+        return [client for client in clients if client is not None]
     conversion = (configuration.spec.conversion if configuration.spec is not None else None) or {}
     called = (conversion.get("webhook") or {}).get("clientConfig")
     return [WebhookClientConfig.from_dict(called)] if isinstance(called, dict) else []
@@ -104,7 +104,7 @@ def trust(
     configuration, where all replicas see it.
     """
     clients = _clients(configuration)
-    before = [pki.decoded(each.ca_bundle) for each in clients]
+    before = [pki.decoded(client.ca_bundle) for client in clients]
     newest = _certificates(current)
     former = _former(newest, (*before, served), now)
     since = None
@@ -126,11 +126,11 @@ def trust(
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
     """Return the certificates in a bundle; other content is skipped."""
-    found = []
-    for each in bundle.split(_BEGIN)[1:]:
+    certificates = []
+    for block in bundle.split(_BEGIN)[1:]:
         with contextlib.suppress(ValueError):
-            found.append(pki.certificate(_BEGIN + each))
-    return found
+            certificates.append(pki.certificate(_BEGIN + block))
+    return certificates
 
 
 def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
@@ -140,10 +140,10 @@ def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datet
     dropped.
     """
     kept = {
-        found: found.public_bytes(Encoding.PEM)
+        certificate: certificate.public_bytes(Encoding.PEM)
         for bundle in bundles
-        for found in _certificates(bundle)
-        if found not in newest and found.not_valid_after_utc > now
+        for certificate in _certificates(bundle)
+        if certificate not in newest and certificate.not_valid_after_utc > now
     }
     by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
     return [kept[cert] for cert in by_age[:MAX_FORMER]]

@@ -161,8 +161,8 @@ class Binaries:
             ToolError: ``KUBEBUILDER_ASSETS`` is not a directory, contains none of the tools, or contains a tool that is
                 not executable.
         """
-        found = self._from_assets(tools)
-        return [tool for tool in tools if tool.name not in found and self._from_cache(tool) is None]
+        binaries = self._from_assets(tools)
+        return [tool for tool in tools if tool.name not in binaries and self._from_cache(tool) is None]
 
     async def locate(self, *tools: Tool) -> dict[str, Binary]:
         """Return the binary of each tool, by the tool's name. Build the missing ones.
@@ -171,11 +171,11 @@ class Binaries:
             ToolError: a tool cannot be built, or must not be built (``ENVTEST_BUILD=never``), or ``KUBEBUILDER_ASSETS``
                 cannot be used (see `missing`). The message gives the reason in one line.
         """
-        found = self._from_assets(tools)
+        binaries = self._from_assets(tools)
         for tool in tools:
-            if tool.name not in found and (cached := self._from_cache(tool)) is not None:
-                found[tool.name] = cached
-        builds = _batches([tool for tool in tools if tool.name not in found])
+            if tool.name not in binaries and (cached := self._from_cache(tool)) is not None:
+                binaries[tool.name] = cached
+        builds = _batches([tool for tool in tools if tool.name not in binaries])
         if builds and self._environ.get(BUILD_VARIABLE) == NEVER:
             titles = ", ".join(map(_title, builds))
             raise ToolError(f"{titles} must be built, but {BUILD_VARIABLE} is {NEVER}")
@@ -186,13 +186,13 @@ class Binaries:
             try:
                 for number, batch in enumerate(builds, 1):
                     place = f" ({number} of {len(builds)})" if len(builds) > 1 else ""
-                    found |= await self._build(batch, f"build {_title(batch)}{place}", compiling)
+                    binaries |= await self._build(batch, f"build {_title(batch)}{place}", compiling)
             except ToolError as error:
                 failed = error
             tasks.cancel_scope.cancel()
         if failed is not None:
             raise failed
-        return {tool.name: found[tool.name] for tool in tools}
+        return {tool.name: binaries[tool.name] for tool in tools}
 
     async def _download(self, later: Sequence[Sequence[Tool]], compiling: anyio.Event) -> None:
         """Download the modules of later builds while the first build compiles.
@@ -214,13 +214,13 @@ class Binaries:
             raise ToolError(f"{ASSETS_VARIABLE}: {assets} is not a directory")
         # The assets directory contains only programs, so a tool that ships manifests is never taken from it.
         wanted = [tool.name for tool in tools if not tool.manifests]
-        found = [name for name in wanted if (assets / name).is_file()]
-        if wanted and not found:
+        present = [name for name in wanted if (assets / name).is_file()]
+        if wanted and not present:
             raise ToolError(f"{ASSETS_VARIABLE}: {assets} contains none of {', '.join(wanted)}")
-        for name in found:
+        for name in present:
             if not os.access(assets / name, os.X_OK):
                 raise ToolError(f"{ASSETS_VARIABLE}: {assets / name} is not executable")
-        return {name: Binary(assets / name) for name in found}
+        return {name: Binary(assets / name) for name in present}
 
     def _from_cache(self, tool: Tool) -> Binary | None:
         return _cached(tool, self._cache / "bin" / tool.group.key)
@@ -260,10 +260,10 @@ def _cached(tool: Tool, directory: Path) -> Binary | None:
 
 def _batches(tools: Sequence[Tool]) -> list[list[Tool]]:
     """Return the tools in batches: one ``go build`` can build each batch."""
-    found: dict[object, list[Tool]] = {}
+    batches: dict[object, list[Tool]] = {}
     for tool in tools:
-        found.setdefault((tool.group, *sorted(tool.symbols.items()), *tool.tags), []).append(tool)
-    return list(found.values())
+        batches.setdefault((tool.group, *sorted(tool.symbols.items()), *tool.tags), []).append(tool)
+    return list(batches.values())
 
 
 def _title(batch: Sequence[Tool]) -> str:

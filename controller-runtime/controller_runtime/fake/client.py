@@ -182,24 +182,24 @@ class FakeClient(client.LiveClient):
                 f"{kind.gvk.group_kind}: a list by an index cannot be continued: it is the cache's"
             )
         limit = max(0, options.pop("limit", None) or 0)
-        found = await super().list(kind, **options)
-        matching = [obj for obj in found if obj.key in selected]
-        found[:] = matching[: limit or None]
-        if len(found) < len(matching):
-            found.continue_token = "continue-not-supported"  # noqa: S105 -- as the cache says
-        return found
+        listed = await super().list(kind, **options)
+        matching = [obj for obj in listed if obj.key in selected]
+        listed[:] = matching[: limit or None]
+        if len(listed) < len(matching):
+            listed.continue_token = "continue-not-supported"  # noqa: S105 -- as the cache says
+        return listed
 
     async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:
         """Return the keys of the objects that match all of ``wanted``, which maps the name of an index to a value."""
-        found: list[set[NamespacedName]] = []
+        matches: list[set[NamespacedName]] = []
         for name, value in wanted.items():
             kind, extract = self._indexes[gvk, name]
             objects = await super().list(kind)
             values = {obj.key: extract(obj) for obj in objects}
-            if any(isinstance(each, str) for each in values.values()):
+            if any(isinstance(texts, str) for texts in values.values()):
                 raise TypeError(f"index {name!r}: the function returns a text, not a list of texts")
-            found.append({key for key, each in values.items() if value in each})
-        return set.intersection(*found)
+            matches.append({key for key, texts in values.items() if value in texts})
+        return set.intersection(*matches)
 
     async def create(self, obj: T, **options: Unpack[client.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""

@@ -120,8 +120,8 @@ class Server:
     def _understood(self, request: Request, user: str) -> ParsedRequest | CompleteResponse:
         """Parse a request and check the user's permission. For a discovery request, return the response instead."""
         tables = self.served_to(user)
-        if (found := requests.discovery(request.path, tables)) is not None:
-            return requests.success(found)
+        if (document := requests.discovery(request.path, tables)) is not None:
+            return requests.success(document)
         parsed = requests.parse_request(request, self.tables)
         if len(tables) < len(self.tables) and parsed.table not in tables.values():
             raise not_served()
@@ -169,7 +169,7 @@ class Server:
             documents, at = parsed.table.documents(), int(self.storage.version)
         else:
             documents, at = view.documents(parsed.table), view.applied
-        picked = [each for each in documents if parsed.picks(each)][first:]
+        picked = [document for document in documents if parsed.picks(document)][first:]
         limit = 0 if version else max(0, int(query.get("limit") or 0))
         page = picked[:limit] if limit else picked
         left = len(picked) - len(page)
@@ -181,10 +181,10 @@ class Server:
         if not (at.isdecimal() and first.isdecimal()):
             text = "invalid continue token: continue key is not valid"
             raise errors.BadRequestError(text, code=400, reason="BadRequest")
-        if (found := self.history.at(table, int(at))) is None:
+        if (objects := self.history.at(table, int(at))) is None:
             text = "The provided continue parameter is too old to display a consistent list result."
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        return _sorted(found), int(at), int(first)
+        return _sorted(objects), int(at), int(first)
 
     def _at(self, table: Table, version: str) -> list[Document]:
         """Return the objects of a kind as they were at ``version``, sorted by namespace and name."""
@@ -196,11 +196,11 @@ class Server:
             )
         if int(version) > int(self.storage.version):
             raise _too_new(int(version), int(self.storage.version))
-        found = self.history.at(table, int(version))
-        if found is None:
+        objects = self.history.at(table, int(version))
+        if objects is None:
             text = f"The provided resource version {version} is too old."
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        return _sorted(found)
+        return _sorted(objects)
 
 
 def _sorted(objects: Mapping[NamespacedName, Document]) -> list[Document]:

@@ -111,16 +111,16 @@ class _Line(NamedTuple):
 
 
 def _json_line(line: _Line) -> str:
-    found: dict[str, JSON] = {"level": line.level, "ts": line.ts}
+    shown: dict[str, JSON] = {"level": line.level, "ts": line.ts}
     if line.name:
-        found["logger"] = line.name
+        shown["logger"] = line.name
     if line.caller:
-        found["caller"] = line.caller
-    found["msg"] = line.message
-    found.update(line.fields)
+        shown["caller"] = line.caller
+    shown["msg"] = line.message
+    shown.update(line.fields)
     if line.stack:
-        found["stacktrace"] = line.stack
-    return _json(found)
+        shown["stacktrace"] = line.stack
+    return _json(shown)
 
 
 def _console_line(line: _Line) -> str:
@@ -191,7 +191,7 @@ def describe(error: BaseException) -> str:
 
     Equal texts are returned only once.
     """
-    return "\n".join(dict.fromkeys(raised.text(each) or raised.name(each) for each in raised.leaves(error)))
+    return "\n".join(dict.fromkeys(raised.text(leaf) or raised.name(leaf) for leaf in raised.leaves(error)))
 
 
 def stack_of(error: object) -> str:

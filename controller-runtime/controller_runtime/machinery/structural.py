@@ -105,23 +105,23 @@ def _combined(schema: Schema, value: JSON, path: Path) -> Iterator[Problem]:
     If no alternative matches, the problems of the first one follow.
     """
     if alternatives := schema.get("anyOf"):
-        found = [[*problems(each, value, path)] for each in alternatives]
-        if all(found):
+        results = [[*problems(alternative, value, path)] for alternative in alternatives]
+        if all(results):
             yield _unmatched(path, "must validate at least one schema (anyOf)")
-            yield from found[0]
+            yield from results[0]
     if alternatives := schema.get("oneOf"):
-        found = [[*problems(each, value, path)] for each in alternatives]
+        results = [[*problems(alternative, value, path)] for alternative in alternatives]
         text = "must validate one and only one schema (oneOf). Found"
-        if all(found):
+        if all(results):
             yield _unmatched(path, f"{text} none valid")
-            yield from found[0]
-        elif (number := found.count([])) > 1:
+            yield from results[0]
+        elif (number := results.count([])) > 1:
             yield _unmatched(path, f"{text} {number} valid alternatives")
     if alternatives := schema.get("allOf"):
-        found = [[*problems(each, value, path)] for each in alternatives]
-        yield from itertools.chain(*found)
-        if any(found):
-            none = ". None validated" if all(found) else ""
+        results = [[*problems(alternative, value, path)] for alternative in alternatives]
+        yield from itertools.chain(*results)
+        if any(results):
+            none = ". None validated" if all(results) else ""
             yield _unmatched(path, f"must validate all the schemas (allOf){none}")
     if (refused := schema.get("not")) and not any(True for _ in problems(refused, value, path)):
         yield _unmatched(path, "must not validate the schema (not)")
@@ -208,11 +208,11 @@ def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Prob
     yield from _sized(schema, "Properties", len(value), path)
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
-    for key, each in value.items():
+    for key, item in value.items():
         if key in properties:
-            yield from problems(properties[key], each, (*path, key))
+            yield from problems(properties[key], item, (*path, key))
         elif isinstance(additional, dict):
-            yield from problems(additional, each, (*path, key))
+            yield from problems(additional, item, (*path, key))
     for name in schema.get("required") or ():
         if name not in value:
             yield Problem((*path, name), "Required value", grave=True)

@@ -215,7 +215,7 @@ class _Node:
 @lru_cache(maxsize=2)
 def _nodes(text: str | bytes) -> Sequence[_Node]:
     """Return a node for each document. Reading stops at the first syntax error."""
-    found: list[_Node] = []
+    nodes: list[_Node] = []
     anchors: dict[str, _Node] = {}
     above: list[tuple[_Node, list[_Key] | None]] = []
     events: Iterator[Any] = yaml.parse(_encoded(text), Loader=_EVENTS)
@@ -231,14 +231,14 @@ def _nodes(text: str | bytes) -> Sequence[_Node]:
             elif event.anchor is not None:
                 anchors[event.anchor] = node
             if not above:
-                found.append(node)
+                nodes.append(node)
             else:
                 _add_node(*above[-1], node, event.value if isinstance(event, yaml.ScalarEvent) else "")
             if isinstance(event, yaml.CollectionStartEvent):
                 above.append((node, [] if isinstance(event, yaml.MappingStartEvent) else None))
             if len(above) > MOST_LEVELS:
                 break
-    return found
+    return nodes
 
 
 _Key = tuple[str, int]
@@ -298,7 +298,7 @@ def _check_directives(text: bytes) -> None:
     directives = _DIRECTIVE.findall(text)
     if len(directives) > _MOST_DIRECTIVES and b"%TAG" in text:
         raise YAMLError(f"more than {_MOST_DIRECTIVES} directives")
-    if any(len(each) > _LONGEST_DIRECTIVE for each in directives if each.startswith(b"TAG")):
+    if any(len(directive) > _LONGEST_DIRECTIVE for directive in directives if directive.startswith(b"TAG")):
         raise YAMLError(f"a directive is longer than {_LONGEST_DIRECTIVE} bytes")
 
 
@@ -379,7 +379,7 @@ class _Composer:
         return self._found
 
     def _path(self) -> PathSteps:
-        steps = (len(each.value) if isinstance(each.value, list) else each.key for each in self._frames)
+        steps = (len(frame.value) if isinstance(frame.value, list) else frame.key for frame in self._frames)
         return tuple(step for step in steps if step is not None)
 
     def _scalar(self, event: Any) -> None:
@@ -399,18 +399,18 @@ class _Composer:
         return is_key and (event.implicit[0] or event.tag == f"{_TAG}merge")
 
     def _alias(self, event: Any) -> None:
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchor = self._anchors.get(event.anchor)
+        if anchor is None:
             raise YAMLError(f"unknown anchor {_shown(event.anchor)} referenced")
-        if not found.is_complete:
+        if not anchor.is_complete:
             raise YAMLError(f"anchor {_shown(event.anchor)} value contains itself")
-        self._aliased += found.values
-        self._count(1 + found.values)
-        self._characters += found.characters
-        self._aliased_characters += found.characters
+        self._aliased += anchor.values
+        self._count(1 + anchor.values)
+        self._characters += anchor.characters
+        self._aliased_characters += anchor.characters
         if self._aliased_characters > _MOST_ALIASED_TEXT:
             raise YAMLError(f"aliases add more than {_MOST_ALIASED_TEXT >> 20} MiB of text")
-        self._put(_copied(found.value), found.height, event)
+        self._put(_copied(anchor.value), anchor.height, event)
 
     def _begin(self, value: list[JSON] | dict[str, JSON], anchor: str | None) -> None:
         anchored = None
@@ -524,7 +524,7 @@ def _plain(text: str) -> bool | float | str | None:
         return text
     if text[0] != "." and (match := _INTEGER.fullmatch(plain)):
         sign, *texts = match.groups()
-        digits, base = next((each, base) for each, base in zip(texts, _BASES, strict=True) if each)
+        digits, base = next((text, base) for text, base in zip(texts, _BASES, strict=True) if text)
         if len(digits.lstrip("0")) <= _MOST_DIGITS:
             integer = int(sign + digits, base)
             if -(2**63) <= integer < (2**63 if sign else 2**64):
@@ -652,14 +652,14 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
 
 
 def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise YAMLError(f"key {key} is given twice")
             seen.add(key)
-    return found
+    return mapping
 
 
 def _json_number(text: str) -> JSON:
@@ -680,8 +680,8 @@ class _NumberError(YAMLError):
 
     def line_in(self, text: str) -> int | None:
         """Return the line where the number first occurs outside strings."""
-        found = (match for match in _JSON_TOKEN.finditer(text) if match[0] == self._token)
-        return next((text.count("\n", 0, match.start()) + 1 for match in found), None)
+        matches = (match for match in _JSON_TOKEN.finditer(text) if match[0] == self._token)
+        return next((text.count("\n", 0, match.start()) + 1 for match in matches), None)
 
 
 def _check_levels(values: list[JSON]) -> None:

@@ -71,8 +71,8 @@ def routes() -> dict[str, Handler]:
 
 
 async def _index(request: HTTPRequest) -> HTTPResponse:
-    found = request.path == PREFIX
-    return HTTPResponse.text(_INDEX) if found else HTTPResponse.text("404 page not found\n", status=404)
+    is_index = request.path == PREFIX
+    return HTTPResponse.text(_INDEX) if is_index else HTTPResponse.text("404 page not found\n", status=404)
 
 
 async def _cmdline(_request: HTTPRequest) -> HTTPResponse:
@@ -101,11 +101,11 @@ async def _heap(request: HTTPRequest) -> HTTPResponse:
 
 def _allocations(top: int) -> str:
     statistics = tracemalloc.take_snapshot().statistics("lineno")
-    total = sum(each.size for each in statistics)
-    lines = [f"{total} bytes in {sum(each.count for each in statistics)} blocks"]
+    total = sum(statistic.size for statistic in statistics)
+    lines = [f"{total} bytes in {sum(statistic.count for statistic in statistics)} blocks"]
     lines += [
-        f"{each.size:>12} {each.count:>9} {each.traceback[0].filename}:{each.traceback[0].lineno}"
-        for each in statistics[:top]
+        f"{statistic.size:>12} {statistic.count:>9} {statistic.traceback[0].filename}:{statistic.traceback[0].lineno}"
+        for statistic in statistics[:top]
     ]
     return "\n".join(lines) + "\n"
 
@@ -206,10 +206,10 @@ def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
     profile, own = Profile(), threading.get_ident()
     began = due = time.monotonic()
     while due < began + seconds and not stop.wait(max(0.0, due - time.monotonic())):
-        names = {each.ident: each.name for each in threading.enumerate()}
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
             if ident != own:
-                stack = tuple(each.f_code for each in _frames_of(frame))
+                stack = tuple(caller.f_code for caller in _frames_of(frame))
                 profile.threads.setdefault(names.get(ident, str(ident)), Counter())[stack] += 1
         profile.samples += 1
         # Overdue samples are left out: the process was too busy for them.
@@ -238,10 +238,10 @@ def _frames_of(frame: FrameType | None) -> list[FrameType]:
 
 
 def _thread_stacks() -> Iterator[str]:
-    names = {each.ident: each.name for each in threading.enumerate()}
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         yield f"thread {names.get(ident, ident)}:"
-        yield from (f"    {_place(each, each.f_lineno)}" for each in _frames_of(frame))
+        yield from (f"    {_place(caller, caller.f_lineno)}" for caller in _frames_of(frame))
         yield ""
 
 
@@ -249,7 +249,7 @@ def _task_stacks() -> Iterator[str]:
     stacks: dict[tuple[str, ...], list[str]] = {}
     for task in asyncio.all_tasks():
         stacks.setdefault(tuple(_awaited(task.get_coro())), []).append(task.get_name())
-    for stack, names in sorted(stacks.items(), key=lambda each: -len(each[1])):
+    for stack, names in sorted(stacks.items(), key=lambda item: -len(item[1])):
         more = ", …" if len(names) > _MOST_NAMES else ""
         yield f"{len(names)} {'task' if len(names) == 1 else 'tasks'}: {', '.join(names[:_MOST_NAMES])}{more}"
         yield from (f"    {line}" for line in stack)

@@ -167,14 +167,14 @@ def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
     return ""
 
 
-def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
+def shrink(scenario: Scenario, failed: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
     """Repeat a failed life with fewer and fewer steps; return the shortest life that still fails in the same way.
 
     Leaving out a step does not change the others, because each step has its own seed. At most ``tries`` lives are run.
     """
-    if found.failure is None:
-        return found
-    best, part = found, max(1, len(found.steps) // 2)
+    if failed.failure is None:
+        return failed
+    best, part = failed, max(1, len(failed.steps) // 2)
     while part and tries > 0:
         shorter = None
         for start in range(0, len(best.steps), part):
@@ -182,8 +182,8 @@ def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpa
                 break
             tries -= 1
             steps = [*best.steps[:start], *best.steps[start + part :]]
-            outcome = run(scenario, found.seed, steps=steps, **size)
-            if _same(outcome.failure, found.failure):
+            outcome = run(scenario, failed.seed, steps=steps, **size)
+            if _same(outcome.failure, failed.failure):
                 shorter = outcome
                 break
         if shorter is not None:
@@ -225,7 +225,7 @@ def _message(error: BaseException | None) -> str:
 Live = Callable[[int], Outcome]
 
 
-class Found(msgspec.Struct, frozen=True):
+class FailingLife(msgspec.Struct, frozen=True):
     """A life that failed."""
 
     seed: int
@@ -236,7 +236,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
+def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> FailingLife | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
     New processes take the seeds from one queue and search; their number does not change the lives. ``meanwhile`` is
@@ -245,18 +245,18 @@ def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
-        found = _search(live, seeds)
+        failing = _search(live, seeds)
         meanwhile()
-        return found
+        return failing
     batch = min(_BATCH * count, _MOST)
     for at in range(0, len(seeds), batch):
-        found = _first_of(live, seeds[at : at + batch], count, _nothing if at else meanwhile)
-        if found is not None:
-            return found
+        failing = _first_of(live, seeds[at : at + batch], count, _nothing if at else meanwhile)
+        if failing is not None:
+            return failing
     return None
 
 
-def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
+def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> FailingLife | None:
     """Start ``count`` processes that search, and return the failure of the lowest seed, or None."""
     queue, writer = os.pipe()
     with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
@@ -266,8 +266,8 @@ def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[
         search = functools.partial(_search, live, _drawn(waiting.fileno()), lowest)
         pipes = [_fork(search) for _ in range(count)]
         meanwhile()
-        found = [_result_of(child, pipe) for child, pipe in pipes]
-    return min((each for each in found if each is not None), key=lambda each: each.seed, default=None)
+        results = [_result_of(child, pipe) for child, pipe in pipes]
+    return min((result for result in results if result is not None), key=lambda result: result.seed, default=None)
 
 
 def _drawn(queue: int) -> Iterator[int]:
@@ -298,7 +298,7 @@ class _Lowest:
         _NUMBER.pack_into(self._memory, 0, seed)
 
 
-def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> Found | None:
+def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> FailingLife | None:
     for seed in seeds:
         if lowest is not None and seed > lowest.seed:
             return None
@@ -306,11 +306,11 @@ def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> 
         if outcome.failure is not None:
             if lowest is not None:
                 lowest.seed = min(seed, lowest.seed)
-            return Found(seed, outcome.digest)
+            return FailingLife(seed, outcome.digest)
     return None
 
 
-def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
+def _fork(search: Callable[[], FailingLife | None]) -> tuple[int, int]:
     """Return the id of a new process that searches, and the pipe from which its result can be read."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -330,7 +330,7 @@ def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
         os._exit(code)  # no code of the parent runs here: no handlers at exit, no fixtures
 
 
-def _result_of(child: int, reader: int) -> Found | None:
+def _result_of(child: int, reader: int) -> FailingLife | None:
     """Wait until a process has ended and return its result. Raises RuntimeError if the process failed."""
     with os.fdopen(reader, "rb") as pipe:
         result = pipe.read()
@@ -339,7 +339,7 @@ def _result_of(child: int, reader: int) -> Found | None:
         raise RuntimeError(
             f"a process that searched for failures ended with {os.waitstatus_to_exitcode(status)}"
         )
-    return msgspec.json.decode(result, type=Found | None)
+    return msgspec.json.decode(result, type=FailingLife | None)
 
 
 def simulate(
@@ -363,15 +363,15 @@ def simulate(
             start = int(os.environ.get(FIRST_SEED, first))
             tried = [int(only)] if only else range(start, start + count)
             twice = list[Outcome]()
-            found = first_failure(live, tried[1:], lambda: twice.extend(live(tried[0]) for _ in range(2)))
+            failing = first_failure(live, tried[1:], lambda: twice.extend(live(tried[0]) for _ in range(2)))
             outcome, again = twice
             _check_repeats(outcome, again)
-            if outcome.failure is None and found is not None:
-                outcome, again = live(found.seed), live(found.seed)
+            if outcome.failure is None and failing is not None:
+                outcome, again = live(failing.seed), live(failing.seed)
                 _check_repeats(outcome, again)
-                if found.digest != outcome.digest:
+                if failing.digest != outcome.digest:
                     raise LeakError(
-                        f"seed {found.seed} fails after other seeds only: something is kept between lives"
+                        f"seed {failing.seed} fails after other seeds only: something is kept between lives"
                     )
             if outcome.failure is None:
                 return
@@ -388,9 +388,9 @@ def simulate(
 
 
 def _check_repeats(outcome: Outcome, again: Outcome) -> None:
-    if (found := difference(Recording.of(outcome), Recording.of(again))) is not None:
+    if (change := difference(Recording.of(outcome), Recording.of(again))) is not None:
         failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
         raise LeakError(
             f"seed {outcome.seed} runs differently the second time: the program depends on something outside the "
-            f"simulation, or keeps something between lives\n{found}{failure}"
+            f"simulation, or keeps something between lives\n{change}{failure}"
         )

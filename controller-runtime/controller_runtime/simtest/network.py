@@ -128,31 +128,31 @@ class _Bare:
         network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS
-        for each in network.observers:
-            each.sends(self._process, request)
+        for observer in network.observers:
+            observer.sends(self._process, request)
         if name in network.cut_off:
             await anyio.sleep(request.timeout or _REQUEST_TIMEOUT)
             network.record(name, f"{_named(request)} -> no answer")
             raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host=_HOST)
         if (answer := self._spoiled(request, rng, faults)) is not None:
             network.record(name, f"{_named(request)} -> {answer.status}")
-            for each in network.observers:
-                each.answered(self._process, request, answer)
+            for observer in network.observers:
+                observer.answered(self._process, request, answer)
             return answer
         lost = write and rng.random() < faults.lost
         late = rng.random() * 8.0 if rng.random() < faults.late else 0.0
         if write and faults.stuck and rng.random() < faults.stuck:
             late = rng.uniform(0.5, 1.0) * _REQUEST_TIMEOUT
         there, back = (rng.random() * network.slowest + late / 2 for _ in range(2))
-        response = await self._travel(request, there, back + sum(each(request) for each in network.slow))
+        response = await self._travel(request, there, back + sum(delay(request) for delay in network.slow))
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)
         if isinstance(response, CompleteResponse) and rng.random() < faults.garbled:
             response = CompleteResponse(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
-        for each in network.observers:
-            each.answered(self._process, request, response)
+        for observer in network.observers:
+            observer.answered(self._process, request, response)
         return response
 
     async def _travel(self, request: Request, there: float, back: float) -> Response:
@@ -192,8 +192,8 @@ class _Bare:
     def _arrived(self, request: Request) -> None:
         if self._network.rng.random() < 0.02:  # a load balancer's choice
             self._replica = self._network.rng.choice(self._network.server.replicas)
-        for each in self._network.observers:
-            each.arrives(self._process, request)
+        for observer in self._network.observers:
+            observer.arrives(self._process, request)
 
     def _spoiled(
         self, request: Request, rng: random.Random, faults: NetworkFaults

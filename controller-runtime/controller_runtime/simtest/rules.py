@@ -240,7 +240,7 @@ class Rules(Observer):
 
     def _holders(self) -> set[str]:
         leases = self._server.objects(Lease)
-        return {str(each["spec"].get("holderIdentity") or "") for each in leases}
+        return {str(lease["spec"].get("holderIdentity") or "") for lease in leases}
 
     # Reads see our own writes.
 
@@ -282,7 +282,7 @@ class Rules(Observer):
         ref = kind.gvk, NamespacedName(*key)
         expected = replica.written.get(ref)
         try:
-            found = await read(kind, key)
+            obj = await read(kind, key)
         except NotFoundError:
             self._check_missing(replica, kind, ref)
             raise
@@ -290,7 +290,7 @@ class Rules(Observer):
             if (informer := _informer(replica, kind)) is not None and cacherules.is_readable(informer):
                 self.fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
-        metadata = found.entry if isinstance(found, CachedObject) else found.metadata
+        metadata = obj.entry if isinstance(obj, CachedObject) else obj.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
@@ -310,13 +310,13 @@ class Rules(Observer):
         if before is not None and uid == before.uid and version < before.version:
             self.fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
         replica.read[kind, ref] = Written(uid, version)
-        return found
+        return obj
 
     def _check_missing(self, replica: ManagerReplica, kind: Any, ref: ObjectRef) -> None:
         """Check, after a read that found nothing, that the object does not exist."""
         expected, informer = replica.written.get(ref), _informer(replica, kind)
         reported = informer.store.observed(ref[1]) if informer is not None else None
-        if not all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk):
+        if not all(cacherules.is_unselective(informer) for informer in _informers(replica) if informer.gvk == kind.gvk):
             return
         if expected is not None and self._is_stored(ref, expected.uid):
             self.fail(f"a read does not find an own write: {kind.gvk.kind} {ref[1].name}")
@@ -326,17 +326,17 @@ class Rules(Observer):
     async def _list(
         self, replica: ManagerReplica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
     ) -> Any:
-        found = await read(kind, **options)
+        listed = await read(kind, **options)
         informer = _informer(replica, kind)
         # While a longer list is decoded, other tasks run and may change the cache.
         if (
             informer is not None
-            and len(found) < offload.STEP
+            and len(listed) < offload.STEP
             and not options.get("labels")
             and not options.get("limit")
         ):
-            names = {(each.namespace, each.name) for each in found}
-            if len(names) < len(found):
+            names = {(obj.namespace, obj.name) for obj in listed}
+            if len(names) < len(listed):
                 self.fail(f"a list contains an object twice: {kind.gvk.kind}")
             readable = {entry.key: entry for entry in cacherules.found(informer, options)}
             for key, entry in readable.items():
@@ -344,11 +344,11 @@ class Rules(Observer):
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
             for _, name in names - readable.keys():
                 self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")
-        return found
+        return listed
 
     def _is_stored(self, ref: ObjectRef, uid: str) -> bool:
         gvk, key = ref
-        table = next(each for each in self._server.tables.values() if each.properties.gvk == gvk)
+        table = next(table for table in self._server.tables.values() if table.properties.gvk == gvk)
         row = table.rows.get(key)
         return row is not None and row.document["metadata"]["uid"] == uid
 
@@ -406,7 +406,7 @@ class Rules(Observer):
 
 def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:
     partial = issubclass(kind, PartialObjectMetadata)
-    of_kind = (each for each in _informers(replica) if each.gvk == kind.gvk and each.metadata_only == partial)
+    of_kind = (informer for informer in _informers(replica) if informer.gvk == kind.gvk and informer.metadata_only == partial)
     return next(of_kind, None)
 
 

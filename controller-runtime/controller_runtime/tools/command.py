@@ -133,11 +133,11 @@ def _kinds(arguments: argparse.Namespace) -> int:
     if arguments.cluster:
         import asyncio
 
-        found = asyncio.run(kinds.of_cluster(groups=arguments.group, context=arguments.context))
+        sources = asyncio.run(kinds.of_cluster(groups=arguments.group, context=arguments.context))
     else:
-        found = [each for path in arguments.files for each in kinds.read(path)]
+        sources = [source for path in arguments.files for source in kinds.read(path)]
     files = kinds.modules(
-        kinds.select(found, kinds=arguments.kind, groups=arguments.group), partial=arguments.partial
+        kinds.select(sources, kinds=arguments.kind, groups=arguments.group), partial=arguments.partial
     )
     if arguments.output is None:
         texts = [text for name, text in files.items() if not name.endswith("__init__.py")]
@@ -152,10 +152,10 @@ def _kinds(arguments: argparse.Namespace) -> int:
 def _rbac(arguments: argparse.Namespace) -> int:
     from . import rbac
 
-    found = rbac.collect(arguments.paths)
-    if not found:
+    grants = rbac.collect(arguments.paths)
+    if not grants:
         _note_missing_markers(arguments)
-    return _write_one(arguments, rbac.manifests(arguments.name, found))
+    return _write_one(arguments, rbac.manifests(arguments.name, grants))
 
 
 def _webhook(arguments: argparse.Namespace) -> int:
@@ -165,10 +165,10 @@ def _webhook(arguments: argparse.Namespace) -> int:
     if not (namespace and slash and name):
         raise ValueError(f"--service {arguments.service}: must be NAMESPACE/NAME")
     service = webhooks.Service(namespace, name, arguments.name)
-    found = webhooks.collect(arguments.paths)
-    if not found:
+    configurations = webhooks.collect(arguments.paths)
+    if not configurations:
         _note_missing_markers(arguments)
-    return _write_one(arguments, webhooks.manifests(found, service))
+    return _write_one(arguments, webhooks.manifests(configurations, service))
 
 
 def _note_missing_markers(arguments: argparse.Namespace) -> None:

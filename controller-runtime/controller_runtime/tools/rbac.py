@@ -49,10 +49,10 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
     return _by_namespace(path.read_text(encoding="utf-8") for path in markers.sources(*paths))
 
 
-def merge(found: Iterable[Grants]) -> Grants:
+def merge(several: Iterable[Grants]) -> Grants:
     """Join grants. If one source grants a permission for all objects and another one only for some, it is for all."""
     merged: Grants = {}
-    for grants in found:
+    for grants in several:
         for grant, names in grants.items():
             merged[grant] = _either(merged.get(grant), names)
     return merged
@@ -113,20 +113,20 @@ def manifest(name: str, grants: Grants, namespace: str = CLUSTER) -> str:
     return "".join(lines)
 
 
-def manifests(name: str, found: Mapping[str, Grants]) -> str:
+def manifests(name: str, by_namespace: Mapping[str, Grants]) -> str:
     """Return the YAML of the ClusterRole and of the Role of each namespace, all with the same name."""
-    wanted = found or {CLUSTER: {}}
+    wanted = by_namespace or {CLUSTER: {}}
     return "---\n".join(manifest(name, grants, namespace) for namespace, grants in sorted(wanted.items()))
 
 
 def _by_namespace(texts: Iterable[str]) -> dict[str, Grants]:
-    found: dict[str, list[Grants]] = {}
+    by_namespace: dict[str, list[Grants]] = {}
     for text in texts:
         for fields in markers.fields_of(text, "rbac", ("verbs",), _FIELDS):
             names = tuple(filter(None, fields.get("resourceNames", ())))
             grants = itertools.product(*_granted(fields), fields["verbs"])
-            found.setdefault(markers.one(fields, "namespace"), []).append(dict.fromkeys(grants, names))
-    return {namespace: merge(each) for namespace, each in found.items()}
+            by_namespace.setdefault(markers.one(fields, "namespace"), []).append(dict.fromkeys(grants, names))
+    return {namespace: merge(several) for namespace, several in by_namespace.items()}
 
 
 def _granted(fields: markers.Fields) -> tuple[list[str], list[str]]:

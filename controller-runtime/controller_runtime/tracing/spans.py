@@ -123,14 +123,14 @@ class _TracedReconciler(Reconciler):
                 return result
 
     def _attributes(self, request: Request, uid: str) -> dict[str, str]:
-        found = {"controller": self._subject.name, "k8s.object.name": request.name, "k8s.object.uid": uid}
+        attributes = {"controller": self._subject.name, "k8s.object.name": request.name, "k8s.object.uid": uid}
         if request.namespace:
-            found["k8s.namespace.name"] = request.namespace
+            attributes["k8s.namespace.name"] = request.namespace
         if isinstance(self._subject.kind, GVK):
-            found["k8s.object.kind"] = self._subject.kind.kind
+            attributes["k8s.object.kind"] = self._subject.kind.kind
         if reconcile_id := log.bound().get("reconcileID"):
-            found["reconcile_id"] = str(reconcile_id)
-        return found
+            attributes["reconcile_id"] = str(reconcile_id)
+        return attributes
 
     def _uid(self, request: Request) -> str:
         """Return the uid of the object. If the object does not exist any more, return its last known uid."""
@@ -211,7 +211,7 @@ class TimedTriggers(Triggers[T]):
         wait.triggers[trigger] = now
         kept = self._kept.get(item, {})
         if len(wait.triggers) > len(kept):
-            wait.triggers = {each: time for each, time in wait.triggers.items() if each in kept}
+            wait.triggers = {known: time for known, time in wait.triggers.items() if known in kept}
         if len(self._waiting) > len(self._kept):
             self._waiting.popitem(last=False)
 

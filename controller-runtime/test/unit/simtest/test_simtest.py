@@ -19,7 +19,7 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.simtest import lives
 from controller_runtime.simtest.__main__ import load, main
-from controller_runtime.simtest.lives import Found, first_failure
+from controller_runtime.simtest.lives import FailingLife, first_failure
 from controller_runtime.simtest.sealed import sealed
 from controller_runtime.simtest.simulation import spread
 from ctrl_testkit import sim_labels
@@ -129,7 +129,7 @@ def test_the_lowest_seed_that_fails_is_found_by_any_number_of_processes(
         return simtest.Outcome(seed, [], failure, [], f"life of {seed}")
 
     monkeypatch.setenv("SIM_WORKERS", workers)
-    assert first_failure(live, range(20)) == Found(5, "life of 5")
+    assert first_failure(live, range(20)) == FailingLife(5, "life of 5")
     assert first_failure(live, range(5)) is None
 
 
