@@ -28,7 +28,7 @@ def names(
             beside it has a dot before its name.
         submodules: whether the package's public modules can be used as names, too.
     """
-    modules = {name: module for module, found in exports.items() for name in found}
+    modules = {name: module for module, exported in exports.items() for name in exported}
 
     def get(name: str) -> object:
         if name in modules:
@@ -47,8 +47,8 @@ def names(
         import pkgutil
 
         module = importlib.import_module(package)
-        found = pkgutil.iter_modules(module.__path__) if submodules else ()
-        public = (each.name for each in found if not each.name.startswith("_"))
+        inside = pkgutil.iter_modules(module.__path__) if submodules else ()
+        public = (info.name for info in inside if not info.name.startswith("_"))
         return sorted({*vars(module), *modules, *public})
 
     return get, listed

@@ -254,15 +254,15 @@ def _problem_of(kind: object, predicates: object) -> str | None:
 def _no_predicates(given: object) -> str | None:
     if not isinstance(given, Iterable):
         return f"predicates= takes a list of predicates, not {type(given).__name__}"
-    for each in given:
-        if isinstance(each, type):
-            return f"the predicate {each.__name__} is a class: pass an instance"
-        if not all(callable(getattr(each, name, None)) for name in ("create", "update", "delete", "generic")):
-            hint = "; use predicate.from_object(…)" if callable(each) else ""
-            return f"{type(each).__name__} is not a predicate{hint}"
+    for predicate_ in given:
+        if isinstance(predicate_, type):
+            return f"the predicate {predicate_.__name__} is a class: pass an instance"
+        if not all(callable(getattr(predicate_, name, None)) for name in ("create", "update", "delete", "generic")):
+            hint = "; use predicate.from_object(…)" if callable(predicate_) else ""
+            return f"{type(predicate_).__name__} is not a predicate{hint}"
         for name in ("create", "update", "delete", "generic"):
             try:
-                arguments.must_be_plain(getattr(each, name))
+                arguments.must_be_plain(getattr(predicate_, name))
             except TypeError as error:
                 return str(error)
     return None
@@ -364,5 +364,5 @@ class WebhookBuilder(Generic[T]):
         if self._spokes:
             conversions, kind = self._mgr.webhook_server.conversions, self._kind.gvk.group_kind
             conversions.register(self._kind, *self._spokes)
-            known = (each.gvk for each in self._mgr.scheme)
+            known = (kind.gvk for kind in self._mgr.scheme)
             conversions.check(kind, (gvk.version for gvk in known if gvk.group_kind == kind))

@@ -241,5 +241,5 @@ def _objects(evt: event.Event[T]) -> tuple[T, ...]:
 
 
 def _is_in(group: str, api_version: str) -> bool:
-    found, slash, version = api_version.rpartition("/")
-    return found == group and bool(version or not slash)
+    its_group, slash, version = api_version.rpartition("/")
+    return its_group == group and bool(version or not slash)

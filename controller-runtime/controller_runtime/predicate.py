@@ -57,10 +57,10 @@ class Funcs(Predicate[T]):
         generic: Callable[[event.GenericEvent[T]], bool] | None = None,
     ) -> None:
         """Raises TypeError if a function is ``async`` or does not take an event."""
-        for each in (create, update, delete, generic):
-            if each is not None:
-                arguments.must_be_plain(each)
-                arguments.must_take(each, "evt")
+        for function in (create, update, delete, generic):
+            if function is not None:
+                arguments.must_be_plain(function)
+                arguments.must_take(function, "evt")
         self._create = create
         self._update = update
         self._delete = delete

@@ -118,7 +118,7 @@ _NAMES_OF_NO_RESULTS: Final = frozenset({"bool", "int", "float", "str", "dict", 
 def _may_be_none(returns: object) -> bool:
     """Return True for ``Result | None`` and ``Optional[Result]``, also as a text."""
     if isinstance(returns, str):
-        return returns.startswith("Optional[") or "None" in (each.strip() for each in returns.split("|"))
+        return returns.startswith("Optional[") or "None" in (part.strip() for part in returns.split("|"))
     return type(None) in get_args(returns)
 
 

@@ -379,7 +379,7 @@ class Cache:
     @contextmanager
     def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        writing = [(each, each.stored_key(obj.key)) for each in self._informers_of(type(obj).gvk)]
+        writing = [(informer, informer.stored_key(obj.key)) for informer in self._informers_of(type(obj).gvk)]
         for informer, key in writing:
             informer.processor.begin_write(key)
         try:

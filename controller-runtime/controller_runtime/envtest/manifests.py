@@ -37,17 +37,17 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
     Raises:
         ValueError: a file does not contain manifests; the message names the file.
     """
-    found: list[dict[str, JSON]] = []
+    documents: list[dict[str, JSON]] = []
     for source in sources:
         if isinstance(source, Mapping):
-            found.append(dict(source))
+            documents.append(dict(source))
             continue
         files = [source]
         if source.is_dir():
             files = sorted(path for path in source.iterdir() if path.suffix in {".json", ".yaml", ".yml"})
         for file in files:
-            found.extend(_documents(file))
-    return found
+            documents.extend(_documents(file))
+    return documents
 
 
 async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
@@ -102,7 +102,7 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
 
         async def served(name: str = name) -> bool:
             crd = await client.get(CRD, ("", name))
-            conditions = {each["type"]: each["status"] for each in crd.nested("status", "conditions") or ()}
+            conditions = {condition["type"]: condition["status"] for condition in crd.nested("status", "conditions") or ()}
             assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
             client.mapper.reset()
             try:
@@ -161,7 +161,7 @@ def kind_of(manifest: Manifest) -> tuple[str, str]:
 
 def _kinds(crd: Unstructured) -> list[GVK]:
     group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
-    return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
+    return [GVK(group, version["name"], kind) for version in crd.nested("spec", "versions") or () if version["served"]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

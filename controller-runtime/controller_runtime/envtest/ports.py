@@ -37,10 +37,10 @@ def free_ports(
     folder = private_directory(
         reservations or Path(tempfile.gettempdir()) / f"controller-runtime-ports-{os.getuid()}"
     )
-    found: list[int] = []
+    ports: list[int] = []
     with ExitStack() as sockets:
         for port in choose.sample(range(*_RANGE), k=2000):
-            if len(found) == count:
+            if len(ports) == count:
                 break
             probe = sockets.enter_context(socket.socket())
             try:
@@ -48,10 +48,10 @@ def free_ports(
             except OSError:
                 continue
             if _reserve(folder / str(port)):
-                found.append(port)
-    if len(found) < count:
+                ports.append(port)
+    if len(ports) < count:
         raise OSError(f"no {count} free ports between {_RANGE[0]} and {_RANGE[1]} on {HOST}")
-    return found
+    return ports
 
 
 def _reserve(path: Path) -> bool:

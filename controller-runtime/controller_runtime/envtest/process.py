@@ -136,12 +136,12 @@ class PidFiles:
 
     def read(self) -> list[Identity]:
         """Return the recorded processes, oldest first. Files that cannot be decoded are skipped."""
-        found: list[tuple[float, Identity]] = []
+        dated: list[tuple[float, Identity]] = []
         for file in self._directory.glob("*.pid"):
             with suppress(OSError, ValueError, TypeError, RecursionError):
-                found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
+                dated.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
         # Files written one right after the other may have the same time, because file systems have a coarse clock.
-        return [identity for _, identity in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
+        return [identity for _, identity in sorted(dated, key=lambda pair: (pair[0], pair[1].pid))]
 
     def end_leftovers(self) -> list[str]:
         """Kill the recorded processes that are still ours; return their names.

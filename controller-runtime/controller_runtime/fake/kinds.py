@@ -128,7 +128,7 @@ def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProp
         scale = ScalePaths(
             _path(given.spec_replicas), _path(given.status_replicas), _path(given.label_selector or "")
         )
-    selectable = frozenset(each.lstrip(".") for each in markers.selectable_fields) if markers else frozenset()
+    selectable = frozenset(path.lstrip(".") for path in markers.selectable_fields) if markers else frozenset()
     return KindProperties(
         gvk,
         resource,
@@ -159,7 +159,7 @@ def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
                 status=status,
                 scale=None if scale is None else _scale_paths(scale),
                 selectable=frozenset(
-                    each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ()
+                    field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()
                 ),
             )
         )

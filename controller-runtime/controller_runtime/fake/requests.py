@@ -155,7 +155,7 @@ class ParsedRequest:
         gvk = self.gvk
         kind = "PartialObjectMetadataList" if self.metadata_only else f"{gvk.kind}List"
         api_version = "meta.k8s.io/v1" if self.metadata_only else gvk.api_version
-        items = [self.representation(each) for each in documents]
+        items = [self.representation(document) for document in documents]
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}
 
 
@@ -265,12 +265,12 @@ def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
         else:
             message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
         raise errors.BadRequestError(message, code=400, reason="BadRequest")
-    found: JSON = document
+    selected: JSON = document
     for step in path.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    if found is None and path in _FALSE_WHEN_UNSET:
-        found = False
-    return _text(found) == value
+        selected = selected.get(step) if isinstance(selected, dict) else None
+    if selected is None and path in _FALSE_WHEN_UNSET:
+        selected = False
+    return _text(selected) == value
 
 
 def _text(value: JSON) -> str:

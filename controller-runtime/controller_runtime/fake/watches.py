@@ -280,10 +280,10 @@ class Watches:
 
     def cut(self, which: Callable[[ServedWatch], bool] = lambda _: True) -> int:
         """End the watches for which ``which`` returns True, by default all; return their number."""
-        found = [watch for watch in self.open_watches if which(watch)]
-        for watch in found:
+        chosen = [watch for watch in self.open_watches if which(watch)]
+        for watch in chosen:
             self.cut_one(watch)
-        return len(found)
+        return len(chosen)
 
     def cut_one(self, watch: ServedWatch) -> None:
         watch.is_cut = True

@@ -54,7 +54,7 @@ def _value(value: JSON, schema: Schema) -> JSON:
         items = schema.get("items") or {}
         if schema.get(_PRESERVE):
             items = {**items, _PRESERVE: True}
-        return [_value(each, items) for each in value]
+        return [_value(item, items) for item in value]
     return value
 
 
@@ -181,9 +181,9 @@ class Writes:
         options = parsed.delete_options(body.get("deleteOptions") or {})
         pod = parsed.table.find(parsed.key).document
         budgets = self._tables.get(subresources.BUDGETS)
-        found = subresources.budget_after(pod, budgets, self._storage.now())
-        if found is not None and budgets is not None:
-            row, after = found
+        spent = subresources.budget_after(pod, budgets, self._storage.now())
+        if spent is not None and budgets is not None:
+            row, after = spent
             manager, dry_run = parsed.manager(user), options.dry_run
             self._storage.rewrite(budgets, row, after, manager, subresource="status", dry_run=dry_run)
         self._storage.delete(parsed.table, parsed.key, options)
@@ -360,7 +360,7 @@ def _check_type(table: Table, body: JSON, content_type: str) -> None:
 
 
 def _check_identity(before: Document, after: Document) -> None:
-    if any(after.get(each) != before.get(each) for each in ("apiVersion", "kind")):
+    if any(after.get(name) != before.get(name) for name in ("apiVersion", "kind")):
         raise errors.InvalidError(
             "the patch changes the apiVersion or the kind of the object", code=422, reason="Invalid"
         )

@@ -380,12 +380,12 @@ def _exit_code(status: bytes) -> int:
         StatusError: the command did not run.
     """
     try:
-        found = msgspec.json.decode(status, type=dict[str, Any])
+        result = msgspec.json.decode(status, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
-        found = {"message": one_line(status.decode(errors="replace"))}
-    if found.get("status") == "Success":
+        result = {"message": one_line(status.decode(errors="replace"))}
+    if result.get("status") == "Success":
         return 0
-    error = from_status(found, http_code=500)
+    error = from_status(result, http_code=500)
     for cause in error.causes if error.reason == "NonZeroExitCode" else ():
         text = cause.get("message")
         if cause.get("reason") == "ExitCode" and isinstance(text, str) and re.fullmatch(r"\d{1,9}", text):

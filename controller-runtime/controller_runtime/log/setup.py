@@ -250,9 +250,9 @@ def caller() -> str:
     """Return the innermost place on the stack that is outside of the logging code, in zap's form:
     ``folder/file.py:line``.
     """
-    found = _place(logging.getLogger(), "", {})  # the logger is not used
-    folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
-    return f"{folder_and_file}:{found['lineno']}"
+    place = _place(logging.getLogger(), "", {})  # the logger is not used
+    folder_and_file = "/".join(place["pathname"].rsplit("/", 2)[-2:])
+    return f"{folder_and_file}:{place['lineno']}"
 
 
 def verbosity() -> int:
@@ -262,7 +262,7 @@ def verbosity() -> int:
 
 def set_verbosity(wanted: int) -> None:
     """Write lines up to that verbosity from now on. Before :func:`configure` is called, this does nothing."""
-    if any(isinstance(each, _Lines) for each in logging.getLogger().handlers):
+    if any(isinstance(handler, _Lines) for handler in logging.getLogger().handlers):
         limit(wanted)
         _set_foreign_level(wanted)
 
@@ -285,7 +285,7 @@ def configure(
     limit(options.effective_verbosity)
     render = renderer(options, now_ns, caller) if options.caller else renderer(options, now_ns)
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if isinstance(each, _Lines)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
         root.removeHandler(handler)
     root.addHandler(_Lines(stream, render))
     _set_foreign_level(options.effective_verbosity)

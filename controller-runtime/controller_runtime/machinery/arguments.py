@@ -94,14 +94,14 @@ def problem_of(options: Any) -> str | None:
     For example, a text in place of a list would count as its letters. Only fields with plain types, and collections for
     which a text is given, are checked.
     """
-    for each in dataclasses.fields(options):
-        words = [word.strip() for word in str(each.type).split("|")]
-        value = getattr(options, each.name)
+    for option in dataclasses.fields(options):
+        words = [word.strip() for word in str(option.type).split("|")]
+        value = getattr(options, option.name)
         if any(word.startswith("Collection[") for word in words):
             if isinstance(value, str):
-                return f"{each.name} must be a list, such as [{value!r}], not a text"
+                return f"{option.name} must be a list, such as [{value!r}], not a text"
         elif all(word in _PLAIN for word in words):
             allowed = tuple(kind for word in words for kind in _PLAIN[word])
             if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-                return f"{each.name} must be {' or '.join(words)}, not {type(value).__name__}"
+                return f"{option.name} must be {' or '.join(words)}, not {type(value).__name__}"
     return None

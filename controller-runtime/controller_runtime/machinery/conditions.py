@@ -50,9 +50,9 @@ def set_status_condition(
 
 def find(conditions: Iterable[Condition] | None, type_: str) -> Condition | None:
     """Return the condition of a type, or None."""
-    for each in conditions or ():
-        if each.type == type_:
-            return each
+    for condition in conditions or ():
+        if condition.type == type_:
+            return condition
     return None
 
 
@@ -68,13 +68,13 @@ def is_false(conditions: Iterable[Condition] | None, type_: str) -> bool:
 
 def has_status(conditions: Iterable[Condition] | None, type_: str, status: str) -> bool:
     """Return True if the condition exists with this status."""
-    found = find(conditions, type_)
-    return found is not None and found.status == status
+    condition = find(conditions, type_)
+    return condition is not None and condition.status == status
 
 
 def remove(conditions: list[Condition], type_: str) -> bool:
     """Remove the conditions of a type from the list; return True if there were any."""
-    kept = [each for each in conditions if each.type != type_]
+    kept = [condition for condition in conditions if condition.type != type_]
     removed = len(kept) != len(conditions)
     conditions[:] = kept
     return removed

@@ -61,11 +61,11 @@ class StatusError(raised.ExpectedError):
     def causes(self) -> list[dict[str, JSON]]:
         """The items of ``details.causes``; each has a field, a reason and a message."""
         causes = self.details.get("causes")
-        return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
+        return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
     def has_cause(self, reason: str) -> bool:
         """Return True if one of the causes has this reason."""
-        return any(each.get("reason") == reason for each in self.causes)
+        return any(cause.get("reason") == reason for cause in self.causes)
 
 
 class BadRequestError(StatusError):

@@ -158,7 +158,7 @@ def _zero(kind: type[Struct], name: str) -> str:
     if name in kind.go_pointers or name.endswith(("_time", "_timestamp")):
         return "null"
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        annotation = next(each for each in typing.get_args(annotation) if each is not type(None))
+        annotation = next(argument for argument in typing.get_args(annotation) if argument is not type(None))
     if CANONICAL in (*info.metadata, *getattr(annotation, "__metadata__", ())):
         return '"0"'
     if isinstance(annotation, type) and issubclass(annotation, Struct):

@@ -225,7 +225,7 @@ def is_qualified_name(value: str) -> list[str]:
 
 def is_label_key(value: str) -> list[str]:
     """Check a key of labels or annotations, or a finalizer, with the rules of :func:`is_qualified_name`."""
-    return [each.replace("a qualified name", "a valid label key") for each in is_qualified_name(value)]
+    return [problem.replace("a qualified name", "a valid label key") for problem in is_qualified_name(value)]
 
 
 def is_label_value(value: str) -> list[str]:

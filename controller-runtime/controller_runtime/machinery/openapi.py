@@ -150,11 +150,11 @@ def name_of(model: type[object]) -> str:
 @cache
 def kinds() -> Mapping[GVK, KnownKind]:
     """Return every recorded kind."""
-    found: dict[GVK, KnownKind] = {}
+    by_gvk: dict[GVK, KnownKind] = {}
     for group_version, by_name in _recorded().kinds.items():
         group, _, version = group_version.rpartition("/")
-        found.update({GVK(group, version, name): kind for name, kind in by_name.items()})
-    return found
+        by_gvk.update({GVK(group, version, name): kind for name, kind in by_name.items()})
+    return by_gvk
 
 
 def version() -> str:
@@ -186,7 +186,7 @@ def _expand(node: JSON) -> JSON:
         if (target := node.get("$ref")) is not None:
             return definition(target)
         return {key: _expand(value) for key, value in node.items() if key not in _NOT_IN_CRDS}
-    return [_expand(each) for each in node] if isinstance(node, list) else node
+    return [_expand(child) for child in node] if isinstance(node, list) else node
 
 
 _NOTHING: Final[Mapping[str, JSON]] = {}
@@ -264,8 +264,8 @@ class MergeSchema:
             return known
         schema = (self._schema.get("properties") or _NOTHING).get(name)
         if schema is not None:
-            found = self._fields[name] = _at(schema)
-            return found
+            known = self._fields[name] = _at(schema)
+            return known
         schema = self._schema.get("additionalProperties")
         return _at(schema) if isinstance(schema, Mapping) else UNKNOWN
 

@@ -519,13 +519,13 @@ def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]
 
 def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
     """Return a map from each item's key to the item, or None if a key is missing, duplicate or not a scalar."""
-    found: dict[Hashable, Document] = {}
+    by_key: dict[Hashable, Document] = {}
     for item in items:
         value = item.get(key) if isinstance(item, dict) else None
-        if not isinstance(value, str | int) or isinstance(value, bool) or value in found:
+        if not isinstance(value, str | int) or isinstance(value, bool) or value in by_key:
             return None
-        found[value] = item
-    return found
+        by_key[value] = item
+    return by_key
 
 
 # The patches that a client sends.

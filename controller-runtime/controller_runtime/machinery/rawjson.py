@@ -244,8 +244,8 @@ def split_page(body: bytes) -> Page:
     try:
         return _decode_page(body)
     except RecursionError:
-        found = fields(body)
-        return Page(items(found["items"]), _decode_page_meta(found["metadata"]))
+        parts = fields(body)
+        return Page(items(parts["items"]), _decode_page_meta(parts["metadata"]))
 
 
 _STRING: Final = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:', re.DOTALL)
@@ -258,13 +258,13 @@ def fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     Raises:
         DecodeError: the text is not an object.
     """
-    found: dict[str, msgspec.Raw] = {}
+    members: dict[str, msgspec.Raw] = {}
     for member in _members(bytes(text), b"{"):
         key = _STRING.match(member)
         if key is None:
             raise msgspec.DecodeError("an object has a field without a name")
-        found[msgspec.json.decode(key[1], type=str)] = msgspec.Raw(member[key.end() :].strip())
-    return found
+        members[msgspec.json.decode(key[1], type=str)] = msgspec.Raw(member[key.end() :].strip())
+    return members
 
 
 def items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:

@@ -130,14 +130,14 @@ class Watchdog:
 
 def _own_frame(frame: FrameType) -> FrameType:
     """Return the innermost frame of the program's own code, or ``frame`` if there is none."""
-    each: FrameType | None = frame
+    caller: FrameType | None = frame
     for _ in range(_DEEPEST):
-        if each is None:
+        if caller is None:
             break
-        file = each.f_code.co_filename
+        file = caller.f_code.co_filename
         if "site-packages" not in file and not file.startswith((*_NOT_OURS, "<frozen")):
-            return each
-        each = each.f_back
+            return caller
+        caller = caller.f_back
     return frame
 
 

@@ -153,7 +153,7 @@ class Webhooks:
             raise TimeoutError("context deadline exceeded")
         if self.unreachable:
             raise OSError("connect: connection refused")
-        ready = [each for _, each in sorted(self._endpoints.items()) if each.is_ready]
+        ready = [endpoint for _, endpoint in sorted(self._endpoints.items()) if endpoint.is_ready]
         if not ready:
             raise OSError("no endpoints available for service")
         endpoint = rng.choice(ready)
@@ -223,8 +223,8 @@ class _Call:
 
     def _picks(self, review: Review) -> bool:
         """Return True if the webhook selects the namespace, and the old or the new state of the object."""
-        documents = [each for each in (review.new, review.old) if each is not None]
-        if not any(self._objects.matches(each["metadata"].get("labels")) for each in documents):
+        documents = [document for document in (review.new, review.old) if document is not None]
+        if not any(self._objects.matches(document["metadata"].get("labels")) for document in documents):
             return False
         namespace = documents[0]["metadata"].get("namespace")
         return not namespace or self._namespaces.matches(self._webhooks.namespace_labels(namespace))

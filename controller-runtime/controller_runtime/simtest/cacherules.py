@@ -87,7 +87,7 @@ def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
 def is_readable(informer: SharedInformer) -> bool:
     """Return True if reads of a cache must succeed, because it was filled and its kind is served."""
     inner = informer.informers.values()
-    return bool(inner) and all(each.synced and each.missing_since is None for each in inner)
+    return bool(inner) and all(namespace.synced and namespace.missing_since is None for namespace in inner)
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:

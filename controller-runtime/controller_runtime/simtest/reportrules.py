@@ -153,9 +153,9 @@ class ReconcileCounts:
 
 
 def _values(name: str) -> dict[str, float]:
-    found = {result: _value(metrics.RECONCILE_TOTAL.labels(name, result)) for result in _RESULTS}
+    values = {result: _value(metrics.RECONCILE_TOTAL.labels(name, result)) for result in _RESULTS}
     errors, active = metrics.RECONCILE_ERRORS.labels(name), metrics.ACTIVE_WORKERS.labels(name)
-    return {**found, "errors": _value(errors), "active": _value(active)}
+    return {**values, "errors": _value(errors), "active": _value(active)}
 
 
 def _value(metric: Any) -> float:

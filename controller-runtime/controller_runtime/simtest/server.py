@@ -56,9 +56,9 @@ class SimulatedServer(fake.Server):
     def objects(self, kind: type[Object]) -> list[Document]:
         """Return the stored objects of a kind, sorted by namespace and name."""
         table = self.table(kind)
-        if (found := self._sorted.get(table)) is None:
-            found = self._sorted[table] = table.documents()
-        return found.copy()
+        if (documents := self._sorted.get(table)) is None:
+            documents = self._sorted[table] = table.documents()
+        return documents.copy()
 
     def controlled(self, kind: type[Object], uid: str) -> list[Document]:
         """Return the stored objects of a kind whose controlling owner has this uid, sorted by namespace and name."""
@@ -77,7 +77,7 @@ class SimulatedServer(fake.Server):
         table = self.table(kind)
         if (index := self._by_uid.get(table)) is None:
             documents = (row.document for row in table.rows.values())
-            index = self._by_uid[table] = {each["metadata"]["uid"]: each for each in documents}
+            index = self._by_uid[table] = {document["metadata"]["uid"]: document for document in documents}
         return index.get(uid)
 
     def collect_garbage(self) -> None:

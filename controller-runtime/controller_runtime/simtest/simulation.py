@@ -288,12 +288,12 @@ class Simulation:
         self._raise_failures()
 
     def _faults(self) -> Sequence[Fault]:
-        return [each for each in self._known_faults if self._registered.has_webhooks or not each.of_webhooks]
+        return [fault for fault in self._known_faults if self._registered.has_webhooks or not fault.of_webhooks]
 
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))
         rng = random.Random(step.seed)
-        fault = next((each for each in self._faults() if step.name == f"fault: {each.name}"), None)
+        fault = next((fault for fault in self._faults() if step.name == f"fault: {fault.name}"), None)
         act = fault.cause if fault is not None else self._registered.actions[step.name][0]
         self._spawn(step.name, lambda sim: act(sim, rng))
 

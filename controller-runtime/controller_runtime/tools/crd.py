@@ -39,7 +39,7 @@ def kinds_of(module: ModuleType) -> list[type[Object]]:
     A kind that the module imports counts only if a submodule of this module defines it.
     """
     inside = f"{module.__name__}."
-    found = {
+    kinds = {
         value
         for value in vars(module).values()
         if isinstance(value, type)
@@ -47,7 +47,7 @@ def kinds_of(module: ModuleType) -> list[type[Object]]:
         and value.resource is not None
         and f"{value.__module__}.".startswith(inside)
     }
-    return sorted(found, key=lambda kind: str(kind.gvk))
+    return sorted(kinds, key=lambda kind: str(kind.gvk))
 
 
 def file_name(kind: type[Object]) -> str:
@@ -67,7 +67,7 @@ def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
     versions: dict[str, list[type[Object]]] = {}
     for kind in kinds:
         versions.setdefault(file_name(kind), []).append(kind)
-    return {name: custom_resource_definition(*found) for name, found in versions.items()}
+    return {name: custom_resource_definition(*of_file) for name, of_file in versions.items()}
 
 
 def manifests(kinds: Iterable[type[Object]]) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Project:
             yield f'--kind "{self.kind}" must be letters and digits in CamelCase, such as Website'
         if not _is_group(self.group):
             yield f'--group "{self.group}" must be a lower case domain name, such as example.com'
-        if any(f".{self.group}".endswith(f".{each}") for each in _PROTECTED):
+        if any(f".{self.group}".endswith(f".{domain}") for domain in _PROTECTED):
             yield f'--group "{self.group}": groups below {" and ".join(_PROTECTED)} belong to Kubernetes'
         if not _VERSION.fullmatch(self.version):
             yield f'--version "{self.version}" must be such as v1, v1beta1 or v1alpha1'

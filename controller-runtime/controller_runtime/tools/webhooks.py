@@ -53,30 +53,30 @@ def collect(paths: Iterable[Path]) -> list[markers.Fields]:
     ]
 
 
-def configurations(found: Iterable[markers.Fields], service: Service) -> list[dict[str, JSON]]:
+def configurations(given: Iterable[markers.Fields], service: Service) -> list[dict[str, JSON]]:
     """Return a mutating and a validating webhook configuration, or only one if the other would have no webhooks.
 
     Raises:
         MarkerError: a field has a value that is not valid in Kubernetes.
     """
     hooks: dict[bool, list[dict[str, JSON]]] = {True: [], False: []}
-    for fields in found:
+    for fields in given:
         hooks[_choice(fields, "mutating", _BOOLEANS)].append(_webhook(fields, service))
     return [
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": f"{'Mutating' if mutating else 'Validating'}WebhookConfiguration",
             "metadata": {"name": f"{service.prefix}-{'mutating' if mutating else 'validating'}"},
-            "webhooks": sorted(each, key=lambda hook: str(hook["name"])),
+            "webhooks": sorted(webhooks, key=lambda hook: str(hook["name"])),
         }
-        for mutating, each in hooks.items()
-        if each
+        for mutating, webhooks in hooks.items()
+        if webhooks
     ]
 
 
-def manifests(found: Iterable[markers.Fields], service: Service) -> str:
+def manifests(given: Iterable[markers.Fields], service: Service) -> str:
     """Return :func:`configurations` as YAML documents."""
-    return "---\n".join(yaml.dump(each) for each in configurations(found, service))
+    return "---\n".join(yaml.dump(configuration) for configuration in configurations(given, service))
 
 
 def _webhook(fields: markers.Fields, service: Service) -> dict[str, JSON]:

@@ -58,8 +58,8 @@ def from_environment(
 
 
 def _exporter(name: str) -> SpanExporter:
-    found = entry_points(group=_GROUP, name=_ALIASES.get(name, name))
-    if not found:
+    exporters = entry_points(group=_GROUP, name=_ALIASES.get(name, name))
+    if not exporters:
         raise MissingExtraError(f"OTEL_TRACES_EXPORTER: the exporter {name!r} is not installed")
-    exporter: SpanExporter = next(iter(found)).load()()
+    exporter: SpanExporter = next(iter(exporters)).load()()
     return exporter
