@@ -87,13 +87,6 @@ def _clients(configuration: Configuration) -> list[WebhookClientConfig]:
     return [WebhookClientConfig.from_dict(called)] if isinstance(called, dict) else []
 
 
-def _set_bundle(configuration: Configuration, called: WebhookClientConfig, bundle: bytes) -> None:
-    called.ca_bundle = base64.b64encode(bundle).decode()
-    if isinstance(configuration, CustomResourceDefinition) and configuration.spec.conversion is not None:
-        webhook = {**configuration.spec.conversion["webhook"], "clientConfig": called.to_dict()}
-        configuration.spec.conversion = {**configuration.spec.conversion, "webhook": webhook}
-
-
 def trust(
     configuration: Configuration, current: bytes, served: bytes, now: datetime, annotation: str = SINCE
 ) -> bool:
@@ -119,7 +112,10 @@ def trust(
     changed = _set_since(configuration, since, annotation)
     for called, bundle in zip(clients, before, strict=True):
         if bundle != wanted:
-            _set_bundle(configuration, called, wanted)
+            called.ca_bundle = base64.b64encode(wanted).decode()
+            if isinstance(configuration, CustomResourceDefinition) and configuration.spec.conversion is not None:
+                webhook = {**configuration.spec.conversion["webhook"], "clientConfig": called.to_dict()}
+                configuration.spec.conversion = {**configuration.spec.conversion, "webhook": webhook}
             changed = True
     return changed
 

@@ -134,8 +134,9 @@ class ControlPlane:
         self.supervisor.start(apiserver)
         try:
             await self.supervisor.wait_ready(apiserver, timeout=timeout)
-        except Exception:  # raised again, unless etcd's failure is the cause
-            self._blame_etcd()
+        except Exception as error:  # raised again, unless the API server failed because etcd has ended
+            if self.supervisor.processes["etcd"].poll() is not None:
+                raise self.supervisor.processes["etcd"].death() from error
             raise
         self.supervisor.check()
 
@@ -171,12 +172,6 @@ class ControlPlane:
         self.supervisor.start(apiserver)
         await self.supervisor.wait_ready(apiserver, timeout=timeout)
         return f"https://{HOST}:{port}"
-
-    def _blame_etcd(self) -> None:
-        """Raise etcd's error if etcd has ended, because the API server then failed for this reason."""
-        etcd = self.supervisor.processes["etcd"]
-        if etcd.poll() is not None:
-            raise etcd.death()
 
     async def _write_pki(self) -> None:
         private, public = await anyio.to_thread.run_sync(service_account_key)

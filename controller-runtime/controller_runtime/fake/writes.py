@@ -272,7 +272,7 @@ class Writes:
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: completed by its schema, with the changes of admission."""
-        complete = self.complete.get(table.properties.gvk, _unchanged)
+        complete = self.complete.get(table.properties.gvk, lambda document: document)
         document = complete(document)
         # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
@@ -300,10 +300,6 @@ class Writes:
     async def _admit(self, parsed: ParsedRequest, review: Review) -> None:
         for admit in self.reviewers(parsed.gvk, parsed.subresource):
             await admit(review)
-
-
-def _unchanged(document: Document) -> Document:
-    return document
 
 
 def patched(table: Table, document: Document, body: JSON, content_type: str) -> Document:

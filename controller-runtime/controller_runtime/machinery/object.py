@@ -310,13 +310,9 @@ def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
 def _of(base: type[T], gvk: GVK) -> type[T]:
     # types.new_class passes the class keywords to the metaclass.
     made = types.new_class(
-        gvk.kind, (base,), {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}, _same_module
+        gvk.kind, (base,), gvk._asdict(), lambda namespace: namespace.update(__module__=__name__)
     )
     return cast("type[T]", made)
-
-
-def _same_module(namespace: dict[str, object]) -> None:
-    namespace["__module__"] = __name__
 
 
 class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):

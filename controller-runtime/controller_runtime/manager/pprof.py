@@ -120,9 +120,11 @@ class _Profiles:
         try:
             seconds = _number(request, _SECONDS)
             hz = _number(request, _HZ)
-            form = _format(request)
         except BadQueryError as error:
             return HTTPResponse.text(f"{error}\n", status=400)
+        form = (request.query.get("format") or ["collapsed"])[0]
+        if form not in {"collapsed", "speedscope"}:
+            return HTTPResponse.text("format must be collapsed or speedscope\n", status=400)
         if self._busy:
             return HTTPResponse.text("another profile is being taken\n", status=409)
         stop = threading.Event()
@@ -135,13 +137,6 @@ class _Profiles:
         if form == "speedscope":
             return HTTPResponse(body=profile.speedscope(), content_type="application/json")
         return HTTPResponse.text(profile.collapsed())
-
-
-def _format(request: HTTPRequest) -> str:
-    form = (request.query.get("format") or ["collapsed"])[0]
-    if form not in {"collapsed", "speedscope"}:
-        raise BadQueryError("format must be collapsed or speedscope")
-    return form
 
 
 def _number(request: HTTPRequest, wanted: _Number) -> float:

@@ -88,17 +88,14 @@ class Watchdog:
                 continue
             place = self._report(loop, thread)
             while not beat.wait(_PERIOD):
-                if place and stop is not None and self._is_late(stop):
+                if not place or stop is None or stop.received_at is None or self._grace < 0:
+                    continue
+                if time.monotonic() - stop.received_at > self._grace + _LAST_MOMENTS:
                     _log.error(
                         "Ending the process: the event loop is blocked after the grace period", at=place
                     )
                     stop.exit_now(1)
                     return
-
-    def _is_late(self, stop: StopSignal) -> bool:
-        if stop.received_at is None or self._grace < 0:
-            return False
-        return time.monotonic() - stop.received_at > self._grace + _LAST_MOMENTS
 
     def _report(self, loop: asyncio.AbstractEventLoop, thread: int) -> str:
         """Return where the loop's thread is, after a warning if it was not found in this function before.

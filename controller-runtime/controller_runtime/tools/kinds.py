@@ -617,7 +617,7 @@ class Module:
 
     def _referenced(self, full: str, path: tuple[str, ...]) -> _Type:
         """Return the annotation of a value whose schema is a definition."""
-        short = _short(full)
+        short = next((full.removeprefix(prefix) for prefix in _PREFIXES if full.startswith(prefix)), full)
         if (plain := _PLAIN.get(short)) is not None:
             return _Type(self._import(*plain))
         if (struct := _library_struct(short)) is not None and struct[1] != self._name:
@@ -696,13 +696,6 @@ def _reference(schema: Mapping[str, JSON]) -> str | None:
     if isinstance(whole, list) and len(whole) == 1 and isinstance(whole[0], dict) and "type" not in schema:
         target = whole[0].get("$ref", target)
     return target.rpartition("/")[2] if isinstance(target, str) else None
-
-
-def _short(name: str) -> str:
-    for prefix in _PREFIXES:
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import pydantic
 from pydantic import PlainSerializer, TypeAdapter, WrapSerializer
-from pydantic.fields import ComputedFieldInfo, FieldInfo
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema
 
@@ -283,7 +283,9 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
     for attribute, wire in computed_wire_names(model).items():
         computed = model.model_computed_fields[attribute]
         with _named_in_errors(model, attribute):
-            field_schema = _type(_returned(_getter(computed), computed.return_type), (*above, model))
+            wrapped: Any = computed.wrapped_property
+            getter = wrapped.fget if isinstance(wrapped, property) else wrapped.func
+            field_schema = _type(_returned(getter, computed.return_type), (*above, model))
         if computed.description:
             field_schema["description"] = _paragraphs(computed.description)
         schema["properties"][wire] = field_schema
@@ -407,11 +409,6 @@ def _returned(function: Any, declared: object) -> object:
     if "return" not in hints:
         raise _NoSchemaError("the function that writes it has no return type")
     return hints["return"]
-
-
-def _getter(computed: ComputedFieldInfo) -> object:
-    wrapped: Any = computed.wrapped_property
-    return wrapped.fget if isinstance(wrapped, property) else wrapped.func
 
 
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
