@@ -29,7 +29,7 @@ _VALIDATE: Final = "validate"
 _MUTATE: Final = "mutate"
 
 
-class _Watch(msgspec.Struct, frozen=True):
+class _WatchedKind(msgspec.Struct, frozen=True):
     kind: type[Object]
     handler: Callable[[], handler.EventHandler[Any]]
     predicates: tuple[predicate.Predicate[Any], ...]
@@ -68,7 +68,7 @@ class Builder:
         self._log_constructor: LogConstructor | None = None
         self._kind: type[Object] | None = None
         self._filters: list[predicate.Predicate[Any]] = []
-        self._watches: list[_Watch] = []
+        self._watches: list[_WatchedKind] = []
         self._sources: list[source.Source] = []
         self._problem = ""
         self._built = False
@@ -234,7 +234,7 @@ class Builder:
         if when is None:
             # Pydantic would build the class for the first object, and stop the event loop for up to 0.1 s.
             watched.model_rebuild(raise_errors=False)
-        self._watches.append(_Watch(watched, handle, predicates, when))
+        self._watches.append(_WatchedKind(watched, handle, predicates, when))
         return self
 
 

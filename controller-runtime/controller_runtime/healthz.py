@@ -35,7 +35,7 @@ def ping() -> None:
     """Pass always."""
 
 
-class _Outcome(msgspec.Struct, frozen=True):
+class _CheckResult(msgspec.Struct, frozen=True):
     name: str
     remark: str = ""
     error: str = ""
@@ -81,7 +81,7 @@ class HealthHandler:
     async def _all(self, checks: Mapping[str, Checker], request: HTTPRequest) -> HTTPResponse:
         excluded = set(request.query.get("exclude", ()))
         outcomes = [
-            _Outcome(name, excluded=True) if name in excluded else await self._run(name, checks[name])
+            _CheckResult(name, excluded=True) if name in excluded else await self._run(name, checks[name])
             for name in sorted(checks)
         ]
         failed = [outcome for outcome in outcomes if outcome.error]
@@ -97,12 +97,12 @@ class HealthHandler:
         text += f"{endpoint} check {'failed' if failed else 'passed'}\n"
         return HTTPResponse.text(text, status=500 if failed else 200)
 
-    def _log_changes(self, outcomes: list[_Outcome]) -> None:
+    def _log_changes(self, outcomes: list[_CheckResult]) -> None:
         """Log checks that fail now but passed in their last run, and checks that pass again."""
         failed = {outcome.name: outcome.error for outcome in outcomes if outcome.error}
         began = {name: error for name, error in failed.items() if name not in self._failed}
         ended = [
-            each.name for each in outcomes if each.name in self._failed and not (each.error or each.excluded)
+            outcome.name for outcome in outcomes if outcome.name in self._failed and not (outcome.error or outcome.excluded)
         ]
         for name in ended:
             del self._failed[name]
@@ -113,13 +113,13 @@ class HealthHandler:
         if ended and (held_back := self._log_limiter.allow()) is not None:
             _log.info("Health check passes again", endpoint=endpoint, passed=ended, **held_back)
 
-    async def _run(self, name: str, check: Checker) -> _Outcome:
+    async def _run(self, name: str, check: Checker) -> _CheckResult:
         try:
             with anyio.fail_after(_DEADLINE):
                 result = check()
                 remark = await result if inspect.isawaitable(result) else result
         except TimeoutError:
-            return _Outcome(name, error=f"no answer within {_DEADLINE:g} s")
+            return _CheckResult(name, error=f"no answer within {_DEADLINE:g} s")
         except NotHealthyError as error:
-            return _Outcome(name, error=raised.text(error))
-        return _Outcome(name, remark=remark or "")
+            return _CheckResult(name, error=raised.text(error))
+        return _CheckResult(name, remark=remark or "")

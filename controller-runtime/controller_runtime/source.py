@@ -74,7 +74,7 @@ class Discovers(Protocol):
         """Return where ``kind`` is served, and whether the kind is namespaced."""
 
 
-class _Retries:
+class _FailedCalls:
     """Failed calls of a handler. Each is repeated after a delay, which doubles up to :data:`LONGEST_RETRY`."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Dispatcher(Generic[T]):
         self._queue: Queue
         self._triggers: Triggers[reconcile.Request] | None = None
         self._calls: deque[_Call] = deque()
-        self._retries = _Retries()
+        self._retries = _FailedCalls()
         self._busy = False
         self._attempted = anyio.Event()
         # An asyncio.Event can be cleared. A new anyio.Event and scope for each wait would double the cost of an event.

@@ -126,7 +126,7 @@ class Webhooks:
                     raise ValueError(f"webhook {hook['name']}: only webhooks of a service are simulated")
                 mutates = configuration["kind"] == "MutatingWebhookConfiguration"
                 for table in self._server.tables.values():
-                    self._register(_Call(self, hook, table, mutates=mutates), table)
+                    self._register(_Hook(self, hook, table, mutates=mutates), table)
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Return the labels of a namespace."""
@@ -134,7 +134,7 @@ class Webhooks:
         labels: dict[str, str] = (row.document["metadata"].get("labels") or {}) if row is not None else {}
         return {_NAMESPACE: name, **labels}
 
-    def _register(self, call: _Call, table: Table) -> None:
+    def _register(self, call: _Hook, table: Table) -> None:
         server, gvk = self._server, table.properties.gvk
         if call.is_for(""):
             server.admit.setdefault(gvk, []).append(call.review)
@@ -166,7 +166,7 @@ class Webhooks:
         return task.result()
 
 
-class _Call:
+class _Hook:
     """One webhook of a configuration, for one kind."""
 
     def __init__(self, webhooks: Webhooks, hook: Mapping[str, Any], table: Table, *, mutates: bool) -> None:

@@ -204,7 +204,7 @@ def _same(hub: H) -> H:
     return hub
 
 
-class _Request(msgspec.Struct, rename={"desired_api_version": "desiredAPIVersion"}):
+class _ConversionRequest(msgspec.Struct, rename={"desired_api_version": "desiredAPIVersion"}):
     uid: str
     desired_api_version: str
     objects: list[msgspec.Raw] = []
@@ -215,27 +215,27 @@ class _Result(msgspec.Struct, omit_defaults=True):
     message: str = ""
 
 
-class _Response(msgspec.Struct, rename="camel"):
+class _ConversionResponse(msgspec.Struct, rename="camel"):
     uid: str
     converted_objects: list[msgspec.Raw]
     result: _Result
 
 
-class _Review(msgspec.Struct, rename="camel"):
+class _ConversionReview(msgspec.Struct, rename="camel"):
     """The review that the API server sends. It also has an empty response, which is ignored."""
 
     api_version: str = ""
     kind: str = ""
-    request: _Request | None = None
+    request: _ConversionRequest | None = None
 
 
 class _Answer(msgspec.Struct, rename="camel"):
-    response: _Response
+    response: _ConversionResponse
     api_version: str = _VERSION
     kind: str = "ConversionReview"
 
 
-_REVIEWS: Final = msgspec.json.Decoder(_Review)
+_REVIEWS: Final = msgspec.json.Decoder(_ConversionReview)
 
 
 class ConversionWebhook(Endpoint):
@@ -265,7 +265,7 @@ class ConversionWebhook(Endpoint):
             result = _Result("Failed", log.cut("; ".join(errors), admission.LONGEST_MESSAGE))
         else:
             result = _Result("Success")
-        answer = _Answer(_Response(asked.uid, converted, result))
+        answer = _Answer(_ConversionResponse(asked.uid, converted, result))
         return HTTPResponse(body=msgspec.json.encode(answer), content_type=JSON_TYPE)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
@@ -286,7 +286,7 @@ class ConversionWebhook(Endpoint):
                 raise ConversionError(text) from error
 
 
-def _request_of(body: bytes) -> _Request:
+def _request_of(body: bytes) -> _ConversionRequest:
     if (reason := rawjson.check(body, BODY)) is not None:
         raise BadReviewError(f"ConversionReview is too large: it has {reason}", code=413)
     try:

@@ -161,7 +161,7 @@ def content(request: HTTPRequest) -> bytes:
     return request.body
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class _AdmissionRequest(msgspec.Struct, rename="camel"):
     """The fields that we read from a request. All other fields are skipped, and cost no memory."""
 
     uid: str = ""
@@ -181,10 +181,10 @@ class _Request(msgspec.Struct, rename="camel"):
     options: msgspec.Raw = _NONE
 
 
-class _Review(msgspec.Struct, rename="camel"):
+class _AdmissionReview(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    request: _Request | None = None
+    request: _AdmissionRequest | None = None
 
 
 class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -197,11 +197,11 @@ class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     status: msgspec.Raw = _NONE
 
 
-_DECODER: Final = msgspec.json.Decoder(_Review)
+_DECODER: Final = msgspec.json.Decoder(_AdmissionReview)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _SMALL: Final = tuple(
     (field.name, field.encode_name)
-    for field in msgspec.structs.fields(_Request)
+    for field in msgspec.structs.fields(_AdmissionRequest)
     if field.encode_name not in ("uid", *_OBJECTS)
 )
 

@@ -91,7 +91,7 @@ _API_VERSION_TEXT: Final = "The version of the schema this object is written in,
 _KIND_TEXT: Final = "The kind of this object."
 
 
-class _FieldError(TypeError):
+class _BadFieldError(TypeError):
     """A field has no schema that an API server accepts; the message names its class and the field."""
 
 
@@ -276,7 +276,7 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
         if text := texts.get(attribute) or info.description:
             field_schema["description"] = text
         if wire in schema["properties"]:
-            raise _FieldError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
+            raise _BadFieldError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
         schema["properties"][wire] = field_schema
         if needed:
             required.append(wire)
@@ -306,13 +306,13 @@ def _struct_markers(model: type[Struct]) -> tuple[Markers, ...]:
 def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
     try:
         yield
-    except _FieldError:
+    except _BadFieldError:
         raise
     except (TypeError, pydantic.PydanticUserError, SchemaError) as error:
         lines = str(error).split("\n\nFor further information")[0].splitlines()
         if isinstance(error, SchemaError):  # only the last line has the problem
             lines = ["pydantic cannot check it:", lines[-1].removeprefix("error: ").strip()]
-        raise _FieldError(
+        raise _BadFieldError(
             f"{model.__name__}.{attribute} has no structural schema: {' '.join(lines)}"
         ) from error
 
