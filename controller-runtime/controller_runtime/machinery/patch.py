@@ -165,7 +165,7 @@ def _pointer(operation: Document, key: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 
-def _index(items: list[JSON], step: str, *, end: int) -> int:
+def _index(step: str, *, end: int) -> int:
     valid = step.isascii() and step.isdigit() and (step == "0" or step[0] != "0")
     # Python does not convert a number of thousands of digits.
     if not valid or len(step) > len(str(end)) or int(step) >= end:
@@ -180,7 +180,7 @@ def _get(document: JSON, path: list[str]) -> JSON:
                 raise PatchError(f"no such key: {step!r}")
             document = document[step]
         elif isinstance(document, list):
-            document = document[_index(document, step, end=len(document))]
+            document = document[_index(step, end=len(document))]
         else:
             raise PatchError(f"a scalar has no key or index {step!r}")
     return document
@@ -194,7 +194,7 @@ def _add(document: JSON, path: list[str], value: JSON) -> JSON:
     if isinstance(parent, dict):
         parent[step] = value
     elif isinstance(parent, list):
-        parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
+        parent.insert(len(parent) if step == "-" else _index(step, end=len(parent) + 1), value)
     else:
         raise PatchError(f"a scalar has no key or index {step!r}")
     return document
@@ -206,7 +206,7 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
     removed = _get(document, path)
     parent = _get(document, path[:-1])
     if isinstance(parent, list):
-        del parent[_index(parent, path[-1], end=len(parent))]
+        del parent[_index(path[-1], end=len(parent))]
     else:
         del parent[path[-1]]
     return document, removed
