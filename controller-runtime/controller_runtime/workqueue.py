@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """A work queue: it contains each item once, hands an item to one worker at a time, and delays items until they are due.
+Rate limiters decide how long an item waits before it is tried again. Nothing here depends on Kubernetes.
 
 An item is waiting (for its time), ready, or in progress. An item in progress may also be waiting or ready again, but it
 is not handed out again before :meth:`PriorityQueue.done` is called for it. If an item is added that is in the queue
@@ -22,25 +23,26 @@ import functools
 import heapq
 import itertools
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import anyio
 import msgspec
 from prometheus_client.metrics import Gauge
 
 from controller_runtime import metrics
+from controller_runtime.machinery.backoff import exponential
 from controller_runtime.machinery.lru import LRU
-
-from .ratelimiters import ItemExponentialFailureRateLimiter, RateLimiter
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 
-MOST_ITEMS: Final = 4096
+_MOST_ITEMS: Final = 4096
 """Maximum number of items whose triggers are kept. If there are more, the oldest are dropped."""
-MOST_TRIGGERS: Final = 8
+_MOST_TRIGGERS: Final = 8
 """Maximum number of triggers that are kept for an item; the most recent ones are kept."""
 LOW_PRIORITY: Final = -100
 """The priority of work that is not urgent: objects of the first list, and resyncs."""
@@ -49,11 +51,15 @@ _SLACK: Final = 64
 _FLOWS: Final = 256
 _EXPRESS: Final = 32
 """How many of the first items are searched for an express item."""
-MAX_PRIORITIES: Final = 25
+_MAX_PRIORITIES: Final = 25
 """Maximum number of priorities that have their own depth series; all other priorities share one series."""
-OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
-NORMAL_PRIORITY: Final = ""
+_OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
+_NORMAL_PRIORITY: Final = ""
 """The label of priority 0. Go managers without priority queues (the default up to v0.22) use the same label."""
+_BASE_DELAY: Final = 0.005
+_MAX_DELAY: Final = 1000.0
+_OVERALL_QPS: Final = 10.0
+_OVERALL_BURST: Final = 100
 
 
 class QueueShutDownError(Exception):
@@ -94,7 +100,7 @@ class Triggers(Generic[T]):
     """Returns True if triggers are kept now: while the log level is debug."""
 
     def __init__(self) -> None:
-        self._kept: LRU[T, dict[str, None]] = LRU(MOST_ITEMS)
+        self._kept: LRU[T, dict[str, None]] = LRU(_MOST_ITEMS)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -107,7 +113,7 @@ class Triggers(Generic[T]):
             triggers = self._kept[item] = {}
         triggers.pop(trigger, None)
         triggers[trigger] = None
-        if len(triggers) > MOST_TRIGGERS:
+        if len(triggers) > _MOST_TRIGGERS:
             del triggers[next(iter(triggers))]
 
     def take(self, item: T) -> list[str]:
@@ -232,9 +238,9 @@ class _Metrics(Generic[T]):
         if depth is not None:
             return depth
         # A priority keeps its series, so that additions and removals change the same series.
-        if len(self._depths) >= MAX_PRIORITIES:
-            return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
-        label = str(priority) if priority else NORMAL_PRIORITY
+        if len(self._depths) >= _MAX_PRIORITIES:
+            return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, _OTHER_PRIORITIES)
+        label = str(priority) if priority else _NORMAL_PRIORITY
         depth = self._depths[priority] = metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, label)
         return depth
 
@@ -560,3 +566,139 @@ def _holds(row: tuple[float, int, int, _Item[T]]) -> bool:
     """Return True if a row of the waiting heap is still valid."""
     ready_at, _, turn, entry = row
     return turn == entry.turn and ready_at == entry.ready_at
+
+
+class RateLimiter(ABC, Generic[T]):
+    """Decides on delays, for each item or for all items together."""
+
+    @abstractmethod
+    def when(self, item: T) -> float:
+        """Return how long ``item`` waits this time; each call counts as one more failure."""
+
+    @abstractmethod
+    def forget(self, item: T) -> None:
+        """Forget the failures of ``item``, because it succeeded or was given up."""
+
+    @abstractmethod
+    def num_requeues(self, item: T) -> int:
+        """Return how often ``item`` has failed since it was last forgotten."""
+
+
+class _PerItem(RateLimiter[T]):
+    """Counts the failures of each item."""
+
+    def __init__(self) -> None:
+        self._failures: dict[T, int] = {}
+
+    def forget(self, item: T) -> None:
+        """Forget the failures of ``item``."""
+        self._failures.pop(item, None)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the failures counted."""
+        return self._failures.get(item, 0)
+
+
+class ItemExponentialFailureRateLimiter(_PerItem[T]):
+    """Delays an item by ``base`` after its first failure, twice as long after each further one, up to ``maximum``."""
+
+    def __init__(self, base: float = _BASE_DELAY, maximum: float = _MAX_DELAY) -> None:
+        super().__init__()
+        self._base = base
+        self._maximum = maximum
+
+    def when(self, item: T) -> float:
+        """Return the next delay of ``item``."""
+        failures = self._failures.get(item, 0)
+        self._failures[item] = failures + 1
+        return exponential(failures, self._base, self._maximum)
+
+
+class ItemFastSlowRateLimiter(_PerItem[T]):
+    """Delays an item by ``fast`` after each of its first ``attempts`` failures, then by ``slow``."""
+
+    def __init__(self, fast: float, slow: float, attempts: int) -> None:
+        super().__init__()
+        self._fast = fast
+        self._slow = slow
+        self._attempts = attempts
+
+    def when(self, item: T) -> float:
+        """Return the next delay of ``item``."""
+        failures = self._failures[item] = self._failures.get(item, 0) + 1
+        return self._fast if failures <= self._attempts else self._slow
+
+
+class BucketRateLimiter(RateLimiter[T]):
+    """A token bucket that all items share: ``burst`` items at once, then ``qps`` a second. It counts no failures."""
+
+    def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
+        self._bucket = TokenBucket(qps, burst, clock)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return this limiter: the items of its copies share the bucket, too."""
+        del memo
+        return self
+
+    def when(self, item: T) -> float:
+        """Take a token, or a future token if none is left, and return the time until that token is available."""
+        del item
+        return self._bucket.take()
+
+    def forget(self, item: T) -> None:
+        """Do nothing: a token is not returned."""
+
+    def num_requeues(self, item: T) -> int:
+        """Return 0."""
+        del item
+        return 0
+
+
+class MaxOfRateLimiter(RateLimiter[T]):
+    """Uses the longest delay of several limiters."""
+
+    def __init__(self, *limiters: RateLimiter[T]) -> None:
+        self._limiters = limiters
+
+    def when(self, item: T) -> float:
+        """Return the longest delay; every limiter counts the failure."""
+        return max((limiter.when(item) for limiter in self._limiters), default=0.0)
+
+    def forget(self, item: T) -> None:
+        """Make every limiter forget."""
+        for limiter in self._limiters:
+            limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the highest count."""
+        return max((limiter.num_requeues(item) for limiter in self._limiters), default=0)
+
+
+class WithMaxWaitRateLimiter(RateLimiter[T]):
+    """Limits the delays of another limiter to ``maximum``."""
+
+    def __init__(self, limiter: RateLimiter[T], maximum: float) -> None:
+        self._limiter = limiter
+        self._maximum = maximum
+
+    def when(self, item: T) -> float:
+        """Return the delay of the wrapped limiter, at most the maximum."""
+        return min(self._limiter.when(item), self._maximum)
+
+    def forget(self, item: T) -> None:
+        """Forget the item in the wrapped limiter."""
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the count of the wrapped limiter."""
+        return self._limiter.num_requeues(item)
+
+
+def default_controller_rate_limiter() -> RateLimiter[T]:
+    """Return a controller's limiter: 5 ms to 1000 s for each item, and 10 retries a second for all items after a burst
+    of 100.
+    """
+    return MaxOfRateLimiter(
+        ItemExponentialFailureRateLimiter(_BASE_DELAY, _MAX_DELAY),
+        BucketRateLimiter(_OVERALL_QPS, _OVERALL_BURST),
+    )
