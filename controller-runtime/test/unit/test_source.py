@@ -221,6 +221,29 @@ async def test_an_event_whose_handler_fails_is_handled_later(
             assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
 
 
+async def test_an_event_whose_decoding_fails_is_handled_later_and_is_not_blamed_on_a_predicate(
+    world: Any,
+) -> None:
+    class Blind(handler.EnqueueRequestForObject):
+        immediate = False
+
+        def decode(self, evt: Any) -> None:
+            raise ValueError("blind")
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, Blind(), predicate.from_object(lambda _obj: True))
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            with log.captured() as lines:
+                world.put(make_pod("a"))
+                await settle()
+                assert len(queue) == 0
+                await anyio.sleep(2)
+                assert await drain(queue) == [("ns/a", 0)]
+    errors = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert errors == ["Event could not be handled, it is tried again"]
+
+
 async def test_a_stream_ends_when_its_last_event_is_handled() -> None:
     tries: list[str] = []
 
