@@ -139,7 +139,18 @@ def build_servers(
     """
     made = Servers()
     if options.metrics_bind_address not in OFF:
-        made.metrics = _metrics(options, reviews, made.runnables)
+        tls: TLSProvider | None = webhook.SelfSigned() if options.metrics_secure else None
+        cert, key = (Path(options.metrics_cert_dir) / name for name in ("tls.crt", "tls.key"))
+        if options.metrics_secure and options.metrics_cert_dir and cert.exists() and key.exists():
+            tls = watcher = webhook.CertWatcher(cert, key)
+            made.runnables.append(watcher)
+        made.metrics = metrics.MetricsServer(
+            Address.parse(options.metrics_bind_address),
+            tls=tls,
+            tls_options=options.metrics_tls_options,
+            filter_=None if options.metrics_filter is None else options.metrics_filter(_Reviewer(reviews)),
+            extra=options.metrics_extra_handlers,
+        )
         made.runnables.append(made.metrics)
     if options.health_probe_bind_address not in OFF:
         address = Address.parse(options.health_probe_bind_address)
@@ -155,29 +166,6 @@ def build_servers(
         made.pprof = Server(address, pprof.routes(), name="pprof server")
         made.runnables.append(made.pprof)
     return made
-
-
-def _metrics(
-    options: Options, reviews: client.LiveClient, runnables: list[Runnable]
-) -> metrics.MetricsServer:
-    provider = options.metrics_filter
-    return metrics.MetricsServer(
-        Address.parse(options.metrics_bind_address),
-        tls=_metrics_tls(options, runnables) if options.metrics_secure else None,
-        tls_options=options.metrics_tls_options,
-        filter_=provider(_Reviewer(reviews)) if provider is not None else None,
-        extra=options.metrics_extra_handlers,
-    )
-
-
-def _metrics_tls(options: Options, runnables: list[Runnable]) -> TLSProvider:
-    cert_dir = Path(options.metrics_cert_dir)
-    cert, key = cert_dir / "tls.crt", cert_dir / "tls.key"
-    if not (options.metrics_cert_dir and cert.exists() and key.exists()):
-        return webhook.SelfSigned()
-    watcher = webhook.CertWatcher(cert, key)
-    runnables.append(watcher)
-    return watcher
 
 
 class _Reviewer:
