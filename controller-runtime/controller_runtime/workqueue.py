@@ -290,6 +290,8 @@ class PriorityQueue(Generic[T]):
         self._waiting: list[tuple[float, int, int, _Item[T]]] = []
         self._working: set[T] = set()
         self._ready_count = 0
+        self._ready_flows: dict[str, int] = {}
+        """The number of ready items of each flow."""
         self._turns = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -375,6 +377,8 @@ class PriorityQueue(Generic[T]):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
             if express:
                 if (entry := self._next_express()) is not None:
+                    if self._express_getters:
+                        self._wake_express()
                     return entry.key, entry.priority
             else:
                 while self._ready:
@@ -382,6 +386,8 @@ class PriorityQueue(Generic[T]):
                     if turn == entry.turn:
                         self._fair.now = max(self._fair.now, fair_turn)
                         self._hand_out(entry)
+                        if self._express_getters:
+                            self._wake_express()
                         return entry.key, entry.priority
             woken = asyncio.get_running_loop().create_future()
             getters = self._express_getters if express else self._getters
@@ -428,6 +434,7 @@ class PriorityQueue(Generic[T]):
         self._entries.clear()
         self._ready.clear()
         self._ready_count = 0
+        self._ready_flows.clear()
         self._drop_waiting()
         self._wake_all()
         self._check_idle()
@@ -455,8 +462,10 @@ class PriorityQueue(Generic[T]):
         self._became_ready(entry)
 
     def _became_ready(self, entry: _Item[T]) -> None:
+        flow = self._flow(entry.key)
         self._ready_count += 1
-        entry.fair_turn = self._fair.next(self._flow(entry.key))
+        self._ready_flows[flow] = self._ready_flows.get(flow, 0) + 1
+        entry.fair_turn = self._fair.next(flow)
         self._metrics.added(entry.key, entry.priority)
         self._line_up(entry)
 
@@ -501,6 +510,8 @@ class PriorityQueue(Generic[T]):
         self._ready_count -= 1
         self._working.add(entry.key)
         flow = self._flow(entry.key)
+        if ready := self._ready_flows.pop(flow) - 1:
+            self._ready_flows[flow] = ready
         self._running[flow] = self._running.get(flow, 0) + 1
         self._metrics.handed_out(entry.key, entry.priority)
 
@@ -547,6 +558,15 @@ class PriorityQueue(Generic[T]):
                 woken.set_result(None)
                 return True
         return False
+
+    def _wake_express(self) -> None:
+        """Wake a task that waits with ``express`` if an item must wait for a greedy flow since the last item was taken.
+
+        The item was added before, when no flow was greedy, so that its addition woke no such task.
+        """
+        most = max(self._in_progress.values())
+        if any(self._in_progress.get(flow, 0) + 2 <= most for flow in self._ready_flows):
+            self._wake_one(self._express_getters)
 
     def _wake_all(self) -> None:
         for getters in (self._getters, self._express_getters):

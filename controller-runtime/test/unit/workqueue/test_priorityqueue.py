@@ -426,6 +426,31 @@ async def test_an_item_of_an_idle_flow_is_taken_while_another_flow_occupies_all_
         tasks.cancel_scope.cancel()
 
 
+async def test_items_that_were_added_before_a_flow_occupied_all_workers_are_taken_then() -> None:
+    queue = PriorityQueue[str](flow=flow_of)
+    for item in ("a1", "c1", "a2", "a3", "a4"):
+        queue.add(item)
+    assert [await queue.get() for _ in range(2)] == ["a1", "c1"]
+    express: list[str] = []
+
+    async def work() -> None:
+        express.append((await queue.get_with_priority(express=True))[0])
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(work)
+        await anyio.wait_all_tasks_blocked()
+        for item in ("b1", "d1"):
+            queue.add(item)
+        await anyio.wait_all_tasks_blocked()
+        assert express == [], "a and c share the workers"
+        queue.done("c1")
+        assert await queue.get() == "a2", "a was first"
+        await anyio.wait_all_tasks_blocked()
+        assert express == ["b1", "d1"]
+        tasks.cancel_scope.cancel()
+
+
 async def test_no_item_is_taken_out_of_turn_while_flows_share_the_workers() -> None:
     queue = PriorityQueue[str](flow=flow_of)
     for item in ("a1", "b1", "c1", "d1", "e1"):
@@ -444,3 +469,4 @@ async def test_thousands_of_flows_leave_no_rubbish_behind() -> None:
         queue.done(await queue.get())
     assert len(queue._fair._last) < 1000
     assert not queue._running
+    assert not queue._ready_flows
