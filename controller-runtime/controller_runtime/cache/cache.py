@@ -287,7 +287,7 @@ class Cache:
         return entry
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return the objects that meet every condition.
+        """Return the objects that meet every condition. The ``namespace`` of a cluster-scoped kind is ignored.
 
         Without ``fields``, the list is grouped by namespace. In a namespace, the objects are in the order in which they
         were first reported. An object that this process wrote comes last until the watch has reported the write.
@@ -319,7 +319,10 @@ class Cache:
         # A label selector is applied to all entries. Without one, the store stops after the limit.
         few = None if labels or limit is None else limit + 1
         entries = informer.store.select(
-            asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
+            asyncio.get_running_loop().time(),
+            namespace=namespace if informer.namespaced else "",
+            fields=fields,
+            limit=few,
         )
         if labels:
             entries = await _matching(entries, selectors.selector(labels))

@@ -79,11 +79,11 @@ class Informer(Generic[T]):
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
         """Yield the keys that the watch has reported, in one namespace or all, without decoding objects."""
-        return self.shared.store.observed_keys(namespace)
+        return self.shared.store.observed_keys(namespace if self.shared.namespaced else "")
 
     def has(self, key: NamespacedName) -> bool:
         """Return True if the watch has reported an object with this key, without decoding it."""
-        return self.shared.store.observed(key) is not None
+        return self.shared.store.observed(self.shared.stored_key(key)) is not None
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report every existing object to ``handler`` in the background, and changes in order as they arrive."""

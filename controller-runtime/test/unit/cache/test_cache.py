@@ -73,6 +73,10 @@ async def test_the_namespace_of_a_cluster_scoped_object_is_ignored(server: Any, 
         cache._mapper = RESTMapper(FakeTransport(lambda _: FakeResponse(200, nodes)))
     assert (await cache.get(kind, ("team-a", "n"))).name == "n"
     assert (await cache.peek(kind, ("team-a", "n"))).object.name == "n"
+    assert names(await cache.list(kind, namespace="team-a")) == ["n"]
+    informer = await cache.get_informer(kind)
+    assert informer.has(NamespacedName("team-a", "n"))
+    assert list(informer.keys("team-a")) == [NamespacedName("", "n")]
 
 
 async def test_our_writes_of_a_cluster_scoped_object_count_although_it_names_a_namespace(server: Any) -> None:
