@@ -157,7 +157,7 @@ class Wrapper(subresources.ByName["SubResourceWrapper"]):
     async def list(self, kind: type[T], **options: Unpack[requests.ListOptions]) -> interfaces.ObjectList[T]:
         check_kind(kind)
         requests.check_options(requests.ListOptions, options)
-        if namespace := self.in_namespace(kind, options.get("namespace", ""), "list"):
+        if namespace := self.in_namespace(kind, options.get("namespace") or "", "list"):
             options["namespace"] = namespace
         return await self._client.list(kind, **options)
 
@@ -183,7 +183,7 @@ class Wrapper(subresources.ByName["SubResourceWrapper"]):
     async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         check_kind(kind)
         requests.check_options(requests.DeleteAllOfOptions, options)
-        if namespace := self.in_namespace(kind, options.get("namespace", ""), "collection"):
+        if namespace := self.in_namespace(kind, options.get("namespace") or "", "collection"):
             options["namespace"] = namespace
         await self._client.delete_all_of(kind, **self.with_deletion_settings(options))
 

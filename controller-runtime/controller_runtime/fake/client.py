@@ -163,8 +163,8 @@ class FakeClient(client.LiveClient):
         """
         client.check_kind(kind)
         client.check_options(client.ListOptions, options)
-        namespace = options.get("namespace", "")
-        logged = {"namespace": namespace, "labels": None, "fields": None, "limit": None, **options}
+        namespace = options.get("namespace") or ""
+        logged = {"labels": None, "fields": None, "limit": None, **options, "namespace": namespace}
         logged.pop("continue_token", None)
         self.record("list", kind, NamespacedName(namespace, ""), options=logged)
         fields = options.get("fields")
@@ -217,7 +217,7 @@ class FakeClient(client.LiveClient):
     async def delete_all_of(self, kind: type[Object], **options: Unpack[client.DeleteAllOfOptions]) -> None:
         """Delete each object that matches the selectors, as :meth:`delete` does."""
         logged = {"labels": None, "fields": None, "propagation": None, **options}
-        namespace = str(logged.pop("namespace", ""))
+        namespace = str(logged.pop("namespace", None) or "")
         self.record("delete_all_of", kind, NamespacedName(namespace, ""), options=logged)
         await super().delete_all_of(kind, **options)
 

@@ -42,6 +42,11 @@ async def test_what_names_no_namespace_is_put_into_ours() -> None:
     assert (await client.get(ConfigMap, ("", "c"))).namespace == "ours"
     await fake.create(config_map("theirs"))
     assert len(await client.list(ConfigMap)) == 1
+    anywhere: Any = {"namespace": None}  # None means the default, as for every option
+    assert len(await client.list(ConfigMap, **anywhere)) == 1
+    await client.delete_all_of(ConfigMap, **anywhere)
+    assert [each.namespace for each in await fake.list(ConfigMap, **anywhere)] == ["theirs"]
+    assert [call.key.namespace for call in fake.calls[-3:]] == ["ours", "ours", ""]
 
 
 async def test_what_names_another_namespace_is_refused() -> None:
