@@ -564,8 +564,8 @@ class PriorityQueue(Generic[T]):
 
         The item was added before, when no flow was greedy, so that its addition woke no such task.
         """
-        most = max(self._in_progress.values())
-        if any(self._in_progress.get(flow, 0) + 2 <= most for flow in self._ready_flows):
+        most = max(self._running.values())
+        if any(self._running.get(flow, 0) + 2 <= most for flow in self._ready_flows):
             self._wake_one(self._express_getters)
 
     def _wake_all(self) -> None:

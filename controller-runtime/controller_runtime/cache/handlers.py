@@ -164,6 +164,8 @@ class Upsert(msgspec.Struct):
     new: CachedObject[Object]
     before: CachedObject[Object] | None
     initial: bool
+    may_be_own: bool = False
+    """True if a single write, which may have been ours, caused the change."""
 
 
 class Deletion(msgspec.Struct):
@@ -179,8 +181,7 @@ class _Writing(msgspec.Struct):
     count: int = 0
     made: set[tuple[str, str]] = msgspec.field(default_factory=set)
     """The uid and the resourceVersion of each state that the server returned."""
-    delayed: list[tuple[Upsert | Deletion, CachedObject[Object] | None]] = msgspec.field(default_factory=list)
-    """Delayed changes, each with an object or None. The object is there if our write may have caused the change."""
+    delayed: list[Upsert | Deletion] = msgspec.field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -237,9 +238,11 @@ class Processor:
         if writing.timer is not None:
             writing.timer.cancel()
         delayed, writing.delayed = writing.delayed, []
-        for change, echo in delayed:
-            if echo is not None and (echo.uid, echo.resource_version) in writing.made:
-                echo.mark_own_write()
+        for change in delayed:
+            if isinstance(change, Upsert) and change.may_be_own:
+                new = change.new
+                if (new.uid, new.resource_version) in writing.made:
+                    new.mark_own_write()
             for registration in tuple(self._registrations):
                 self._report(registration, change)
 
@@ -252,12 +255,12 @@ class Processor:
         before: Entry | None,
         *,
         initial: bool,
-        listed: bool,
+        may_be_own: bool,
     ) -> None:
-        """Report that an object exists in this state."""
+        """Report that an object exists in this state. See :class:`Put` for ``may_be_own``."""
         if self._registrations:
             old = CachedObject(self._kind, before) if before is not None else None
-            self._deliver(key, Upsert(new, old, initial), None if listed else new)
+            self._deliver(key, Upsert(new, old, initial, may_be_own))
 
     def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
         """Report a deletion. ``unknown`` is True if the watch missed the final state."""
@@ -270,20 +273,15 @@ class Processor:
         self._deliver(entry.key, Upsert(made, None, initial=False))
         self._deliver(entry.key, Deletion(ended, unknown=True))
 
-    def _deliver(
-        self, key: NamespacedName, change: Upsert | Deletion, echo: CachedObject[Object] | None = None
-    ) -> None:
-        """Report a change. While ``key`` is being written, wait until we know who made the change.
-
-        ``echo`` is the object if our write may have caused this change, otherwise None.
-        """
+    def _deliver(self, key: NamespacedName, change: Upsert | Deletion) -> None:
+        """Report a change. While ``key`` is being written, wait until we know who made the change."""
         if not self._writing or (writing := self._writing.get(key)) is None:
             for registration in tuple(self._registrations):
                 self._report(registration, change)
             return
         if not writing.delayed:
             writing.timer = asyncio.get_running_loop().call_later(HOLD, self._release, key)
-        writing.delayed.append((change, echo))
+        writing.delayed.append(change)
 
     def _report(self, registration: Registration, change: Upsert | Deletion) -> None:
         try:

@@ -296,8 +296,9 @@ class SharedInformer:
             values = ours.values if ours.entry is not None else None
         # A list shows the result of several changes: besides our change it may contain one of another writer, for which
         # no event follows.
+        may_be_own = not listed
         new = CachedObject(self.kind, entry)
-        new.own_write = values is not None and not listed
+        new.own_write = values is not None and may_be_own
         if entry.too_large_reason and (
             observed is None or observed.uid != entry.uid or not observed.too_large_reason
         ):
@@ -309,7 +310,7 @@ class SharedInformer:
             left = self.store.unconfirmed(key)
             if left is None or left.entry is None:
                 self.processor.created_and_deleted(ours.entry)
-        self.processor.distribute(key, new, before, initial=initial, listed=listed)
+        self.processor.distribute(key, new, before, initial=initial, may_be_own=may_be_own)
 
     def remove(self, key: NamespacedName, version: str, final: Entry | None = None) -> None:
         """Drop an object that was deleted at ``version``, and report the deletion with the ``final`` state.
