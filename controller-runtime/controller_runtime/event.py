@@ -55,7 +55,7 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """True if the cache's client wrote this state, and nothing has changed the object since."""
+        """True if the cache's client created the object in this state, or updated it to this state."""
         return self._lazy.own_write
 
 
@@ -121,7 +121,7 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """True if the cache's client wrote the new state, and nothing has changed the object since."""
+        """True if the cache's client updated the object to the new state, and nothing has changed it since."""
         return self._new.own_write
 
     @property

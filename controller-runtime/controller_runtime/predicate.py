@@ -131,7 +131,8 @@ class NotOwnWrite(Predicate[Object]):
 
     Use it for a reconciler that finishes its work in the same reconcile in which it writes: the watch event of its own
     write would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another
-    writer arrives as a separate event.
+    writer arrives as a separate event. Our own deletion of an object with finalizers passes, because the object still
+    has to be finalized.
     """
 
     def create(self, evt: event.CreateEvent[Object]) -> bool:

@@ -295,8 +295,9 @@ class SharedInformer:
         if ours is not None and ours.version == entry.resource_version and ours.uid == entry.uid:
             values = ours.values if ours.entry is not None else None
         # A list shows the result of several changes: besides our change it may contain one of another writer, for which
-        # no event follows.
-        may_be_own = not listed
+        # no event follows. Our deletion of an object with finalizers only begins its end, so it is not a write to skip.
+        was_deleting = observed is not None and observed.uid == entry.uid and observed.deleting
+        may_be_own = not listed and (was_deleting or not entry.deleting)
         new = CachedObject(self.kind, entry)
         new.own_write = values is not None and may_be_own
         if entry.too_large_reason and (

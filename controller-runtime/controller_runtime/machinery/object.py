@@ -345,7 +345,8 @@ class LazyObject(Generic[T_co]):
         self.text = text
         self.own_write = False
         """True if the cache's client wrote this state. If the state comes from a list, this is False: another writer
-        may have changed the object before the client's write."""
+        may have changed the object before the client's write. It is False, too, for the first state after a deletion,
+        in which the object still has finalizers."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._only: tuple[tuple[str, ...], T_co] | None = None

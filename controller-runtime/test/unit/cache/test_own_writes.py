@@ -269,6 +269,34 @@ async def test_a_write_that_hangs_does_not_keep_changes_from_handlers(told: Any,
     assert lines == ["add a theirs", "update a ours"]
 
 
+@pytest.mark.parametrize("answered_first", [True, False], ids=["answer first", "event first"])
+async def test_our_deletion_of_an_object_with_finalizers_is_reported_as_any_other(
+    told: Any, server: Any, answered_first: bool
+) -> None:
+    """Finalizers have to be removed, also by a controller that stops events of its own writes."""
+    made, lines = told
+    finalizers = {"finalizers": ["example.com/cleanup"]}
+    obj = ConfigMap.from_dict(server.put("a", metadata=finalizers))
+    await settle()
+    metadata = {**finalizers, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    class Live:
+        async def remove(self, _: Any, **__: Any) -> ConfigMap:
+            self.left = server.put("a", silent=answered_first, metadata=metadata)
+            await settle()
+            return ConfigMap.from_dict(self.left)
+
+    live: Any = Live()
+    await client.CachedClient(live, made).delete(obj)
+    if answered_first:
+        server.tell("MODIFIED", live.left)
+    await settle()
+    made.remember_write(ConfigMap.from_dict(patched := server.put("a", silent=True, metadata=metadata)))
+    server.tell("MODIFIED", patched)
+    await settle()
+    assert lines == ["add a theirs", "update a theirs", "update a ours"]
+
+
 def expire(server: Any) -> None:
     """End the watch so that everything is listed again."""
     server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
