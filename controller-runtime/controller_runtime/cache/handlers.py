@@ -307,6 +307,11 @@ class Processor:
         self._backlog.set()
         return registration
 
+    def unregister_all(self) -> None:
+        """Report nothing more, not even the changes that are delayed now."""
+        for registration in tuple(self._registrations):
+            self._unregister(registration)
+
     def _unregister(self, registration: Registration) -> None:
         if registration in self._registrations:
             self._registrations.remove(registration)

@@ -167,6 +167,7 @@ class SharedInformer:
         self.removed = True
         self.leave()
         self.scope.cancel()
+        self.processor.unregister_all()
         self._changed.set()
 
     async def _resource_for(

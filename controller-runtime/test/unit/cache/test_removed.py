@@ -13,6 +13,7 @@ from controller_runtime.cache import CacheError
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import TransportError
 from controller_runtime.workqueue import PriorityQueue
+from ctrl_testkit.small import settle
 
 LOST = TransportError("connection reset", host="https://api")
 
@@ -71,6 +72,18 @@ async def test_a_removed_informer_degrades_its_kind_no_more(server: Any) -> None
     await anyio.sleep(1)
     assert degraded() == 0
     assert cache.degraded() == {}
+
+
+async def test_a_removed_informer_reports_no_change_that_waited_for_the_answer_to_a_write(
+    server: Any,
+) -> None:
+    cache = await server.watched()
+    with cache.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+        server.put("a")
+        await settle()
+        cache.remove_informer(ConfigMap)
+        await anyio.sleep(1)
+    assert server.heard.take() == []
 
 
 def degraded() -> float | None:
