@@ -22,7 +22,7 @@ from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.machinery import JSON, Object, arguments, crd, field, raised, rawjson
 from controller_runtime.machinery.base import MASK, check_secret_values
 from controller_runtime.machinery.errors import StatusError, first_problem, to_status
-from controller_runtime.machinery.patch import pointer
+from controller_runtime.machinery.patch import pointer, same
 
 T = TypeVar("T", bound=Object)
 
@@ -241,7 +241,7 @@ def _changes(sent: JSON, before: JSON, new: Object) -> list[dict[str, JSON]]:
     defaults, which the patch must neither contain nor rely on.
     """
     after = new.to_dict()
-    if after == before:
+    if same(after, before):
         return []
     sent = msgspec.json.decode(sent) if isinstance(sent, bytes) else sent
     patch = json_patch(sent, _rebased(sent, before, after))
@@ -252,15 +252,16 @@ def _changes(sent: JSON, before: JSON, new: Object) -> list[dict[str, JSON]]:
 
 def _rebased(sent: JSON, before: JSON, after: JSON) -> JSON:
     """Return ``sent`` with the changes from ``before`` to ``after``."""
-    if before == after:
+    if same(before, after):
         return sent
     if isinstance(sent, dict) and isinstance(before, dict) and isinstance(after, dict):
-        changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
+        changed = {
+            key: value for key, value in after.items() if key not in before or not same(before[key], value)
+        }
         kept = {key: value for key, value in sent.items() if key in after or key not in before}
         return kept | {key: _rebased(sent.get(key), before.get(key), value) for key, value in changed.items()}
     if isinstance(sent, list) and isinstance(before, list) and isinstance(after, list):
-        same = len(sent) == len(before) == len(after) and all(isinstance(item, dict) for item in sent)
-        if same:
+        if len(sent) == len(before) == len(after) and all(isinstance(item, dict) for item in sent):
             return [_rebased(*items) for items in zip(sent, before, after, strict=True)]
     return after
 
@@ -326,7 +327,7 @@ def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
             for change in json_patch(left, right, f"{path}/{index}")
         ]
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [{"op": "replace", "path": path, "value": new}]
+        return [] if same(old, new) else [{"op": "replace", "path": path, "value": new}]
     patch: list[dict[str, JSON]] = [
         {"op": "remove", "path": path + pointer(key)} for key in old if key not in new
     ]

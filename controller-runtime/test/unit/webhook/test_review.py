@@ -16,7 +16,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.log import captured as capture_logs
-from controller_runtime.machinery import Int32, Object, Struct, crd, field
+from controller_runtime.machinery import GVK, Int32, Object, Struct, Unstructured, crd, field, unstructured
 from controller_runtime.machinery.crd import Markers
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import apply_json_patch
@@ -448,6 +448,21 @@ async def test_a_defaulters_changes_are_a_json_patch() -> None:
     assert json.loads(base64.b64decode(response["patch"])) == [
         {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
         {"op": "add", "path": "/data/a~1b", "value": "new"},
+    ]
+
+
+class Switches(webhook.CustomDefaulter[Unstructured]):
+    async def default(self, obj: Unstructured) -> None:
+        obj["spec"] = {"on": [{"now": True}], "off": False}
+
+
+async def test_a_number_that_becomes_true_or_false_is_a_change() -> None:
+    kind = unstructured(GVK("example.com", "v1", "Switch"))
+    sent = {"apiVersion": "example.com/v1", "kind": "Switch", "spec": {"on": [{"now": 1}], "off": 0}}
+    response = await verdict(webhook.DefaulterHandler(kind, Switches()), review(object=sent))
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "replace", "path": "/spec/on/0/now", "value": True},
+        {"op": "replace", "path": "/spec/off", "value": False},
     ]
 
 
