@@ -439,7 +439,8 @@ class Outage:
     """
 
     def __init__(self) -> None:
-        self._followers: dict[object, Exception | None] = {}
+        self._last_errors: dict[object, Exception | None] = {}
+        """For each informer, the error of its last list or watch, or None if the server accepted or refused it."""
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
@@ -452,21 +453,21 @@ class Outage:
             return None
         return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
 
-    def add(self, follower: object) -> None:
-        """Take the lists and watches of ``follower`` into account."""
-        self._followers[follower] = None
+    def add(self, informer: object) -> None:
+        """Take the lists and watches of ``informer`` into account."""
+        self._last_errors[informer] = None
 
-    def remove(self, follower: object) -> None:
-        """Stop taking ``follower`` into account. An outage ends if there are others, and none of them fails."""
-        self._followers.pop(follower, None)
-        if self._followers and not any(self._followers.values()):
+    def remove(self, informer: object) -> None:
+        """Stop taking ``informer`` into account. An outage ends if there are others, and none of them fails."""
+        self._last_errors.pop(informer, None)
+        if self._last_errors and not any(self._last_errors.values()):
             self._end()
 
-    def failed(self, follower: object, error: Exception) -> None:
-        """Record that a list or watch of ``follower`` failed for a reason other than a refusal."""
-        if follower not in self._followers:
+    def failed(self, informer: object, error: Exception) -> None:
+        """Record that a list or watch of ``informer`` failed for a reason other than a refusal."""
+        if informer not in self._last_errors:
             return
-        self._followers[follower] = error
+        self._last_errors[informer] = error
         if self._error is not None:
             if isinstance(error, UnauthorizedError) != isinstance(self._error, UnauthorizedError):
                 self._tell(error)
@@ -476,10 +477,10 @@ class Outage:
         elif anyio.current_time() - self._since >= OUTAGE_GRACE:
             self._judge()
 
-    def succeeded(self, follower: object) -> None:
-        """Record that the server is available: it accepted or refused a list or watch of ``follower``."""
-        if follower in self._followers:
-            self._followers[follower] = None
+    def succeeded(self, informer: object) -> None:
+        """Record that the server is available: it accepted or refused a list or watch of ``informer``."""
+        if informer in self._last_errors:
+            self._last_errors[informer] = None
         self._end()
 
     def _end(self) -> None:
@@ -498,11 +499,12 @@ class Outage:
             metrics.CACHE_UNAVAILABLE.set(0)
 
     def _judge(self) -> None:
-        failures = [error for error in self._followers.values() if error is not None]
+        failures = [error for error in self._last_errors.values() if error is not None]
         # An AnswerError shows that something answered.
         lost = (error for error in failures if isinstance(error, rest.TransportError))
         unreachable = next((error for error in lost if not isinstance(error, rest.AnswerError)), None)
-        if self._error is not None or not (unreachable or (failures and len(failures) == len(self._followers))):
+        all_fail = len(failures) == len(self._last_errors) > 0
+        if self._error is not None or not (unreachable or all_fail):
             return
         metrics.CACHE_UNAVAILABLE.set(1)
         self._tell(unreachable or failures[0])

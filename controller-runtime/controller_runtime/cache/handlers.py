@@ -257,7 +257,7 @@ class Processor:
         initial: bool,
         may_be_own: bool,
     ) -> None:
-        """Report that an object exists in this state. See :class:`Put` for ``may_be_own``."""
+        """Report that an object exists in this state. See :class:`Upsert` for ``may_be_own``."""
         if self._registrations:
             old = CachedObject(self._kind, before) if before is not None else None
             self._deliver(key, Upsert(new, old, initial, may_be_own))
