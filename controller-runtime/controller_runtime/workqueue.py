@@ -337,7 +337,7 @@ class PriorityQueue(Generic[T]):
             if ready_at is None:
                 self._became_ready(entry)
             else:
-                self._wait(entry, ready_at)
+                self._start_wait(entry, ready_at)
         else:
             self._merge(entry, priority or 0, ready_at)
 
@@ -354,9 +354,9 @@ class PriorityQueue(Generic[T]):
             if raised:
                 self._line_up(entry)
         elif ready_at is None:
-            self._time_is_up(entry)
+            self._end_wait(entry)
         elif ready_at < entry.ready_at or raised:
-            self._wait(entry, min(ready_at, entry.ready_at))
+            self._start_wait(entry, min(ready_at, entry.ready_at))
 
     async def get(self) -> T:
         """Wait for the next item and return it. Call :meth:`done` when the work on the item has ended.
@@ -455,7 +455,7 @@ class PriorityQueue(Generic[T]):
         while self._working or self._ready_count:
             await self._idle.wait()
 
-    def _time_is_up(self, entry: _Item[T]) -> None:
+    def _end_wait(self, entry: _Item[T]) -> None:
         # Items are served in the order in which they became ready, not in which they were added.
         entry.ready_at = None
         entry.turn = next(self._turns)
@@ -515,10 +515,10 @@ class PriorityQueue(Generic[T]):
         self._running[flow] = self._running.get(flow, 0) + 1
         self._metrics.handed_out(entry.key, entry.priority)
 
-    def _wait(self, entry: _Item[T], ready_at: float) -> None:
+    def _start_wait(self, entry: _Item[T], ready_at: float) -> None:
         entry.ready_at = ready_at
         if len(self._waiting) > 2 * len(self._entries) + _SLACK:
-            self._waiting = [row for row in self._waiting if _holds(row)]
+            self._waiting = [row for row in self._waiting if _is_current(row)]
             heapq.heapify(self._waiting)
         heapq.heappush(self._waiting, (ready_at, -entry.priority, entry.turn, entry))
         if self._waiting[0][3] is entry:
@@ -528,19 +528,19 @@ class PriorityQueue(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._time_has_come)
+        self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._end_due_waits)
 
-    def _time_has_come(self) -> None:
+    def _end_due_waits(self) -> None:
         """Make due items ready, in the order of their times, and set the timer for the next item."""
         self._timer = None
         now = self._clock()
         while self._waiting:
             row = self._waiting[0]
-            if not _holds(row):
+            if not _is_current(row):
                 heapq.heappop(self._waiting)
             elif row[0] <= now:
                 heapq.heappop(self._waiting)
-                self._time_is_up(row[3])
+                self._end_wait(row[3])
             else:
                 self._set_timer(row[0])
                 return
@@ -582,7 +582,7 @@ class PriorityQueue(Generic[T]):
         self._wake_all()
 
 
-def _holds(row: tuple[float, int, int, _Item[T]]) -> bool:
+def _is_current(row: tuple[float, int, int, _Item[T]]) -> bool:
     """Return True if a row of the waiting heap is still valid."""
     ready_at, _, turn, entry = row
     return turn == entry.turn and ready_at == entry.ready_at
