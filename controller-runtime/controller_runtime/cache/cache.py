@@ -264,7 +264,7 @@ class Cache:
             CacheError: the kind cannot be read, see ``errors``.
         """
         key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
-        informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
+        informer = self._readable_now(kind, key.namespace) or await self._readable(kind, key.namespace)
         entry = self._entry(informer, kind, key)
         try:
             if len(entry.data) <= offload.LARGE:
@@ -277,7 +277,7 @@ class Cache:
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
         key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
-        informer = self._ready(kind, key.namespace) or await self._readable(kind, key.namespace)
+        informer = self._readable_now(kind, key.namespace) or await self._readable(kind, key.namespace)
         return self._shared.get(kind, key, self._entry(informer, kind, key), informer.count_skipped)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
@@ -341,7 +341,7 @@ class Cache:
             listed.continue_token = _NO_PAGES
         return listed
 
-    def _ready(self, kind: type[Object], namespace: str) -> SharedInformer | None:
+    def _readable_now(self, kind: type[Object], namespace: str) -> SharedInformer | None:
         """Return the informer if it can be read at once, as it nearly always can; see :meth:`_readable`."""
         try:
             informer = self._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
@@ -353,8 +353,13 @@ class Cache:
         return informer
 
     async def _readable(self, kind: type[Object], namespace: str) -> SharedInformer:
+        """Return the informer when it can be read, or raise the error that says why it cannot."""
         if self._stopped:
-            return self._kept(kind)
+            # Webhook requests that are still in progress may read the kinds that were synced before the stop.
+            stopped = self._informers.get(_identity(kind))
+            if stopped is None or not stopped.has_synced:
+                raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
+            return stopped
         if self._tasks is None:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         informer = self._informer(kind)
@@ -365,16 +370,6 @@ class Cache:
                 break
             except errors.CacheNotStartedError:  # the informer was removed meanwhile
                 informer = self._informer(kind)
-        return informer
-
-    def _kept(self, kind: type[Object]) -> SharedInformer:
-        """Return the informer of a kind that was synced before the cache stopped.
-
-        Webhook requests that are still in progress after the stop may read from it.
-        """
-        informer = self._informers.get(_identity(kind))
-        if informer is None or not informer.has_synced:
-            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return informer
 
     # Our own writes.
