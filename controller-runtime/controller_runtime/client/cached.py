@@ -117,7 +117,7 @@ class _CachedWriter:
             try:
                 stored = await write
             except NotFoundError as error:
-                self._missed(obj, obj.metadata.uid, error, options)
+                self._record_absence(obj, obj.metadata.uid, error, options)
                 raise
             if decode and isinstance(stored, LazyObject):
                 stored.object  # noqa: B018  # reading ``object`` decodes it
@@ -125,7 +125,7 @@ class _CachedWriter:
                 self._cache.remember_write(stored)
             return stored
 
-    def _missed(
+    def _record_absence(
         self,
         obj: Object,
         uid: str | None,
@@ -205,7 +205,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         try:
             left = await self._live.remove(obj, **options)
         except NotFoundError as error:
-            self._missed(obj, uid, error, options)
+            self._record_absence(obj, uid, error, options)
             raise
         if options.get("dry_run"):
             return
