@@ -90,8 +90,7 @@ class Builder:
         name of the kind.
         """
         if self._kind is not None:
-            self._problem = "for_() was called twice: a controller reconciles one kind"
-            return self
+            return self._note_problem("for_() was called twice: a controller reconciles one kind")
         self._kind = kind
         return self.watches(
             kind, handler.EnqueueRequestForObject(), predicates=predicates, only_metadata=only_metadata
@@ -137,11 +136,9 @@ class Builder:
         given: object = handle
         if not isinstance(given, handler.EventHandler):
             if isinstance(given, type):
-                self._problem = f"the handler {given.__name__} is a class: pass an instance"
-                return self
+                return self._note_problem(f"the handler {given.__name__} is a class: pass an instance")
             hint = "; use handler.enqueue_requests_from_map_func(…)" if callable(given) else ""
-            self._problem = f"watches() takes an EventHandler, not {type(given).__name__}{hint}"
-            return self
+            return self._note_problem(f"watches() takes an EventHandler, not {type(given).__name__}{hint}")
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
     def watches_raw_source(self, src: source.Source) -> Self:
@@ -149,23 +146,23 @@ class Builder:
         given: object = src
         if not isinstance(given, source.Source):
             hint = "; use source.Func(…)" if callable(given) else ""
-            self._problem = f"watches_raw_source() takes a Source, not {type(given).__name__}{hint}"
-            return self
+            return self._note_problem(
+                f"watches_raw_source() takes a Source, not {type(given).__name__}{hint}"
+            )
         self._sources.append(src)
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
         """Drop the events that do not pass all these predicates. This applies to every watched kind."""
-        self._problem = self._problem or _no_predicates(predicates) or ""
         self._filters.extend(predicates)
-        return self
+        return self._note_problem(_problem_of_predicates(predicates))
 
     def with_options(self, options: controller.Options) -> Self:
         """Use these options. The manager's defaults apply to the fields that are unset."""
         self._options = options
         given: object = options
         if not isinstance(given, controller.Options):
-            self._problem = f"with_options() takes ctrl.ControllerOptions, not {type(given).__name__}"
+            self._note_problem(f"with_options() takes ctrl.ControllerOptions, not {type(given).__name__}")
         return self
 
     def with_log_constructor(self, constructor: LogConstructor) -> Self:
@@ -203,6 +200,11 @@ class Builder:
         self._mgr.add(made)
         return made
 
+    def _note_problem(self, problem: str | None) -> Self:
+        """Keep the first problem of the declaration, which :meth:`build` raises."""
+        self._problem = self._problem or problem or ""
+        return self
+
     def _check(self) -> str:
         if self._problem:
             known = self._name or getattr(getattr(self._kind, "gvk", None), "kind", "").lower()
@@ -228,8 +230,7 @@ class Builder:
         if isinstance(predicates, Iterable):
             predicates = tuple(predicates)
         if (problem := _problem_of(kind, predicates)) is not None:
-            self._problem = self._problem or problem
-            return self
+            return self._note_problem(problem)
         watched = metadata_only(kind) if only_metadata else kind
         if when is None:
             # Pydantic would build the class for the first object, and stop the event loop for up to 0.1 s.
@@ -248,10 +249,10 @@ def _problem_of(kind: object, predicates: object) -> str | None:
         kind.gvk  # noqa: B018 -- raises for a base class
     except TypeError as error:
         return str(error)
-    return _no_predicates(predicates)
+    return _problem_of_predicates(predicates)
 
 
-def _no_predicates(given: object) -> str | None:
+def _problem_of_predicates(given: object) -> str | None:
     if not isinstance(given, Iterable):
         return f"predicates= takes a list of predicates, not {type(given).__name__}"
     for predicate_ in given:

@@ -343,6 +343,10 @@ DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: empty().for_(ConfigMap).watches(Secret, plain),  # type: ignore[arg-type]
         r"takes an EventHandler, not function; use handler\.enqueue_requests_from_map_func",
     ),
+    "two mistakes": (
+        lambda: empty().for_(ConfigMap()).watches(Secret, plain),  # type: ignore[arg-type]
+        "a kind is a class, not an instance of ConfigMap",
+    ),
     "class of a handler": (
         lambda: empty().for_(ConfigMap).watches(Secret, handler.EnqueueRequestForObject),  # type: ignore[arg-type]
         "the handler EnqueueRequestForObject is a class: pass an instance",
