@@ -271,14 +271,14 @@ class Cache:
                 return entry.decode(kind)
             return await offload.run_sized(len(entry.data), entry.decode, kind)
         except errors.UndecodableObjectError:
-            informer.count_skipped()
+            informer.unreadable.count()
             raise
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object without decoding it. Other readers share it: see :func:`controller_runtime.client.peek`."""
         key = key if isinstance(key, NamespacedName) else NamespacedName.of(key)
         informer = self._readable_now(kind, key.namespace) or await self._readable(kind, key.namespace)
-        return self._shared.get(kind, key, self._entry(informer, kind, key), informer.count_skipped)
+        return self._shared.get(kind, key, self._entry(informer, kind, key), informer.unreadable.count)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
         entry = informer.store.get(informer.stored_key(key), asyncio.get_running_loop().time())
@@ -332,7 +332,7 @@ class Cache:
             try:
                 listed.append(entry.decode(kind))
             except errors.UndecodableObjectError as error:
-                informer.skip(error)
+                informer.unreadable.report(error)
                 skipped.append(error)
             if number % offload.STEP == 0:
                 await anyio.lowlevel.checkpoint()

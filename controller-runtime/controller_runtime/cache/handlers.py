@@ -39,7 +39,7 @@ class UnreadableLog:
         self._gvk = gvk
         self._reported: LRU[NamespacedName, str] = LRU(MAX_REPORTED)
 
-    def skip(self, error: CacheError) -> None:
+    def report(self, error: CacheError) -> None:
         """Count and log an object that cannot be read.
 
         An UndecodableObjectError is logged only if its reason differs from the last reason for the object.
@@ -290,7 +290,7 @@ class Processor:
             else:
                 registration.on_delete(change.last, change.unknown)
         except UndecodableObjectError as error:
-            self._unreadable.skip(error)
+            self._unreadable.report(error)
         except raised.FAILURES as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
             raised.release(error)

@@ -112,7 +112,6 @@ class SharedInformer:
         self.store = Store()
         self.outage = outage
         self.unreadable = UnreadableLog(self.gvk)
-        self.skip, self.count_skipped = self.unreadable.skip, self.unreadable.count
         self.scope = anyio.CancelScope()
         self.removed = False
         self._options = options
@@ -304,7 +303,7 @@ class SharedInformer:
         if entry.too_large_reason and (
             observed is None or observed.uid != entry.uid or not observed.too_large_reason
         ):
-            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
+            self.unreadable.report(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
         if values is None:
             values = self.index_values(new) if self._indexers else {}
         before = self.store.put(entry, values, key)
@@ -368,11 +367,11 @@ class SharedInformer:
                     raise TypeError(f"the function returns the text {log.cut(texts)!r}, not a list of texts")
                 values[field] = tuple(dict.fromkeys(texts))
             except errors.UndecodableObjectError as error:
-                self.skip(error)
+                self.unreadable.report(error)
             except raised.FAILURES as error:
                 # This is the caller's code: if it fails on one object, the watch must not end.
                 reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
-                self.skip(errors.UndecodableObjectError(self.gvk, obj.key, reason))
+                self.unreadable.report(errors.UndecodableObjectError(self.gvk, obj.key, reason))
         return values
 
     # Our own writes.
@@ -523,7 +522,7 @@ class NamespaceInformer:
 
     def skip(self, error: errors.BadObjectError) -> None:
         """Count and report an object that cannot be read."""
-        self._shared.skip(error)
+        self._shared.unreadable.report(error)
 
     def failed(self, error: Exception) -> None:
         """Report a failure. If the kind is denied, it is degraded until the server accepts requests for it again."""

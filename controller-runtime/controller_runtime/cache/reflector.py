@@ -140,7 +140,7 @@ class Reflector:
             fields=target.fields,
         )
         self._broken_streams = 0
-        self.state: State = self._anew(Streaming(""))
+        self.state: State = self._supported(Streaming(""))
 
     async def run(self) -> None:
         """Run one state after the other until cancelled."""
@@ -171,16 +171,17 @@ class Reflector:
             return 0.0
         self._sink.failed(error)
         if isinstance(then, Streaming) and not isinstance(state, Streaming):
-            then = self._anew(then)
+            then = self._supported(then)
         self.state = then
         return self._watch.delay_after(error)
 
-    def _anew(self, wish: Streaming) -> Streaming | Listing:
+    def _supported(self, state: Streaming) -> Streaming | Listing:
+        """Return ``state``, or a list in its place if the server cannot stream lists."""
         if self._stream_lists:
-            return wish
+            return state
         # Never "0": a lagging server may return stale state, and we would redo finished work.
         # A server splits a list into pages only without a resourceVersion.
-        return Listing(wish.resource_version, paged=not wish.resource_version)
+        return Listing(state.resource_version, paged=not state.resource_version)
 
     async def _stream(self, state: Streaming) -> State:
         """Receive all existing objects as a stream; the same connection then delivers changes."""
