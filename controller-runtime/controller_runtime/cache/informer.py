@@ -220,7 +220,7 @@ class SharedInformer:
         self._changed.set()
         self._changed = anyio.Event()
 
-    def informers_of(self, namespace: str) -> Collection[NamespaceInformer]:
+    def _informers_in(self, namespace: str) -> Collection[NamespaceInformer]:
         """Return the informers that follow a namespace, or all informers if ``namespace`` is empty.
 
         Raises:
@@ -238,7 +238,7 @@ class SharedInformer:
         whole = self.informers.get("")
         if whole is not None and namespace and whole.synced and whole.missing_since is None:
             return True  # the usual case: each read asks
-        return all(informer.readable for informer in self.informers_of(namespace))
+        return all(informer.readable for informer in self._informers_in(namespace))
 
     async def readable(self, namespace: str, timeout: float) -> None:
         """Return when the stored objects of ``namespace`` may be read; an empty namespace means all namespaces.
@@ -251,7 +251,7 @@ class SharedInformer:
             NamespaceNotCachedError: the namespace is not cached.
         """
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
-        for informer in self.informers_of(namespace):
+        for informer in self._informers_in(namespace):
             if not informer.readable and informer.problem is not None:
                 raise errors.CacheDegradedError(self.gvk, informer.problem)
 
@@ -262,13 +262,13 @@ class SharedInformer:
         with anyio.move_on_after(timeout):
             while not all(
                 informer.synced or (or_problem and informer.problem is not None)
-                for informer in self.informers_of(namespace)
+                for informer in self._informers_in(namespace)
             ):
                 if self.removed:
                     raise errors.CacheNotStartedError(f"{self.gvk.group_kind}: the informer was removed")
                 await self._changed.wait()
             return
-        informers = self.informers_of(namespace)
+        informers = self._informers_in(namespace)
         why = next(
             (informer.problem or str(informer.last_error) for informer in informers if informer.last_error),
             "",
@@ -469,7 +469,7 @@ class NamespaceInformer:
         """Start a full listing. Stored objects that are not reported until :meth:`finish` will be dropped."""
         self._listed = set()
 
-    def apply(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
         """Store an object."""
         if self._listed is not None:
             self._listed.add(entry.key)
@@ -505,7 +505,7 @@ class NamespaceInformer:
             kind = str(self._shared.gvk.group_kind)
             _log.info("Kind is served again", kind=kind, namespace=self._namespace)
 
-    def delete(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         """Drop an object."""
         self._shared.remove(entry.key, entry.resource_version, entry)
         if self._listed is None:

@@ -256,9 +256,9 @@ class Reflector:
             self._sink.skip(error)
             return ""
         if event == "DELETED":
-            self._sink.delete(entry)
+            self._sink.remove(entry)
         else:
-            self._sink.apply(entry)
+            self._sink.put(entry)
         return entry.resource_version
 
     def reached(self, version: str) -> None:
