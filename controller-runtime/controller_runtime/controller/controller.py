@@ -303,7 +303,7 @@ class Controller:
             try:
                 await self._run()
             except BaseExceptionGroup as group:
-                raise outcomes.only_cause(group) from None
+                raise outcomes.only_member(group) from None
             finally:
                 self.queue.shut_down()
 

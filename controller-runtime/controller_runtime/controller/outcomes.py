@@ -128,7 +128,7 @@ def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> 
     )
 
 
-def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def only_member(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """If a group has only one member, return the member. Do the same if the member is a group."""
     inner: BaseException = group
     while len(members := raised.members(inner)) == 1:
