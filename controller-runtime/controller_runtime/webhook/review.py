@@ -64,7 +64,6 @@ _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"
 _NULL: Final = b"null"
 _NONE: Final = msgspec.Raw(_NULL)
-_OBJECTS: Final = ("object", "oldObject")
 
 _log = log.logger_from("admission")
 
@@ -197,12 +196,12 @@ class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     status: msgspec.Raw = _NONE
 
 
-_DECODER: Final = msgspec.json.Decoder(_AdmissionReview)
-_OBJECT: Final = msgspec.json.Decoder(_Object)
-_SMALL: Final = tuple(
+_decode_review: Final = msgspec.json.Decoder(_Review).decode
+_decode_object: Final = msgspec.json.Decoder(_Object).decode
+_OTHER_FIELDS: Final = tuple(
     (field.name, field.encode_name)
-    for field in msgspec.structs.fields(_AdmissionRequest)
-    if field.encode_name not in ("uid", *_OBJECTS)
+    for field in msgspec.structs.fields(_Request)
+    if field.encode_name not in ("uid", "object", "oldObject")
 )
 
 
@@ -222,7 +221,7 @@ class UndecodedReview(msgspec.Struct):
         if self.object is None or self.old_object is None:
             return False
         try:
-            new, old = _OBJECT.decode(self.object), _OBJECT.decode(self.old_object)
+            new, old = _decode_object(self.object), _decode_object(self.old_object)
         except rawjson.UNREADABLE:
             return False
         return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
@@ -237,7 +236,7 @@ def read(body: bytes) -> UndecodedReview:
     try:
         if not body.isascii():
             _check_utf8(body)
-        review = _DECODER.decode(body)
+        review = _decode_review(body)
     except rawjson.UNREADABLE as error:
         raise BadReviewError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     if review.api_version not in _VERSIONS or review.kind != _KIND:
@@ -250,7 +249,7 @@ def read(body: bytes) -> UndecodedReview:
         raise BadReviewError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
     # All fields except the two objects are decoded now.
     values: dict[str, msgspec.Raw] = {}
-    for name, wire in _SMALL:
+    for name, wire in _OTHER_FIELDS:
         if (raw := getattr(fields, name)) is not _NONE:
             values[wire] = raw
     if (size := sum(map(len, values.values()))) > MAX_REST:
@@ -321,7 +320,7 @@ class Webhook(Endpoint):
 
     async def _handle(self, review: UndecodedReview, timeout: float) -> AdmissionResponse:
         request = review.request
-        operation = request.operation  # _refused may change it
+        operation = request.operation  # _limit_objects may change it
         size = len(review.object or b"") + len(review.old_object or b"")
         fairness.work_for(fairness.Tenant(request.namespace or "", is_review=True))
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
@@ -367,7 +366,7 @@ class Webhook(Endpoint):
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + timeout)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
-                if size > rawjson.SMALL and (refusal := await _refused(review)) is not None:
+                if size > rawjson.SMALL and (refusal := await _limit_objects(review)) is not None:
                     return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
@@ -379,8 +378,8 @@ class _TooLateError(Exception):
     """The handler took too long. It may raise a TimeoutError of its own, which is an error like any other."""
 
 
-async def _refused(review: UndecodedReview) -> AdmissionResponse | None:
-    """If the objects of a review are too large to be decoded, return the response, otherwise None.
+async def _limit_objects(review: UndecodedReview) -> AdmissionResponse | None:
+    """Remove what is too large to be decoded from the objects of a review. If that is not enough, return the response.
 
     If an object is too large only because of its managedFields, they are removed. If a stored object is too large, it
     can still be deleted, be made smaller, and get other metadata. If only the old object of an update is too large, it
