@@ -392,7 +392,7 @@ async def _limit_objects(review: UndecodedReview) -> AdmissionResponse | None:
     if new is None:
         if review.object is None:
             return admission.allowed(warnings=[f"the object is not validated: it has {old}"])
-        review.request.operation = admission.CREATE
+        review.old_object, review.request.operation = None, admission.CREATE
         return None
     if await offload.run(review.only_metadata_changes):
         return admission.allowed(warnings=[f"the object is not validated: it has {new}"])

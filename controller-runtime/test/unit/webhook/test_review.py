@@ -363,6 +363,25 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
         )
 
 
+class Records(webhook.Handler):
+    """Allows every request, and records it."""
+
+    def __init__(self) -> None:
+        self.asked: list[AdmissionRequest] = []
+
+    async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        self.asked.append(request)
+        return webhook.admission.allowed()
+
+
+@pytest.mark.real_time  # a thread takes its time
+async def test_a_handler_of_any_kind_does_not_get_an_old_object_that_is_too_large() -> None:
+    handler = Records()
+    await verdict(handler, review("UPDATE", object=MAP, oldObject=wide()))
+    (request,) = handler.asked
+    assert (request.operation, request.object, request.old_object) == ("CREATE", MAP, None)
+
+
 class Chatty(Judge):
     """Logs a line for each object."""
 
