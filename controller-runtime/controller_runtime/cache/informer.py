@@ -525,14 +525,23 @@ class NamespaceInformer:
         self._shared.unreadable.report(error)
 
     def failed(self, error: Exception) -> None:
-        """Report a failure. If the kind is denied, it is degraded until the server accepts requests for it again."""
+        """Report a failure. A kind that is denied is degraded at once, and after any other error only if errors last.
+
+        It stays degraded until the server accepts requests for it again.
+        """
         self.last_error = error
         if self.interrupted_since is None:
             self.interrupted_since = anyio.current_time()
         kind = str(self._shared.gvk.group_kind)
         if not isinstance(error, rest.DENIED):
             _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
-            self._fail(error)
+            self._shared.outage.failed(self, error)
+            now = anyio.current_time()
+            # During an outage of the server, only the outage is reported.
+            if self._failing_since is None or self._shared.outage.problem is not None:
+                self._failing_since = now
+            elif now - self._failing_since >= FAILING_GRACE:
+                self._degrade("Kind cannot be listed or watched", error)
             return
         self._shared.outage.succeeded(self)
         if isinstance(error, NotFoundError):
@@ -541,15 +550,6 @@ class NamespaceInformer:
         if isinstance(error, rest.NoKindMatchError) and self.missing_since is None:
             self.missing_since = anyio.current_time()
         self._degrade("Kind is missing or denied", error)
-
-    def _fail(self, error: Exception) -> None:
-        """If errors last, report a problem of this kind. During an outage of the server, report only the outage."""
-        now = anyio.current_time()
-        self._shared.outage.failed(self, error)
-        if self._failing_since is None or self._shared.outage.problem is not None:
-            self._failing_since = now
-        elif now - self._failing_since >= FAILING_GRACE:
-            self._degrade("Kind cannot be listed or watched", error)
 
     def _degrade(self, message: str, error: Exception) -> None:
         if self.problem is None:
