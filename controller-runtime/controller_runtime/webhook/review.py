@@ -196,11 +196,11 @@ class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     status: msgspec.Raw = _NONE
 
 
-_decode_review: Final = msgspec.json.Decoder(_Review).decode
+_decode_review: Final = msgspec.json.Decoder(_AdmissionReview).decode
 _decode_object: Final = msgspec.json.Decoder(_Object).decode
 _OTHER_FIELDS: Final = tuple(
     (field.name, field.encode_name)
-    for field in msgspec.structs.fields(_Request)
+    for field in msgspec.structs.fields(_AdmissionRequest)
     if field.encode_name not in ("uid", "object", "oldObject")
 )
 
