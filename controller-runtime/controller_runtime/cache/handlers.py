@@ -228,7 +228,7 @@ class Processor:
     def delayed(self) -> Iterator[tuple[NamespacedName, Upsert | Deletion]]:
         """Yield the changes that wait for the response to a write, each with the key of its object."""
         for key, writing in self._writing.items():
-            for change, _ in writing.delayed:
+            for change in writing.delayed:
                 yield key, change
 
     def _release(self, key: NamespacedName) -> None:
