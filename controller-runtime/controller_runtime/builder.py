@@ -258,7 +258,9 @@ def _problem_of_predicates(given: object) -> str | None:
     for predicate_ in given:
         if isinstance(predicate_, type):
             return f"the predicate {predicate_.__name__} is a class: pass an instance"
-        if not all(callable(getattr(predicate_, name, None)) for name in ("create", "update", "delete", "generic")):
+        if not all(
+            callable(getattr(predicate_, name, None)) for name in ("create", "update", "delete", "generic")
+        ):
             hint = "; use predicate.from_object(…)" if callable(predicate_) else ""
             return f"{type(predicate_).__name__} is not a predicate{hint}"
         for name in ("create", "update", "delete", "generic"):
@@ -358,10 +360,10 @@ class WebhookBuilder(Generic[T]):
                 )
             if not path.startswith("/") or any(not char.isprintable() or char in " ?#%" for char in path):
                 raise ValueError(f"webhook for {self._kind.gvk}: {path!r} is not a valid path")
-        for verb, handler in self._handlers.items():
+        for verb, hook in self._handlers.items():
             gvk = self._kind.gvk  # webhook configurations name this path by default, as in Go
             path = f"/{verb}-{gvk.group.replace('.', '-')}-{gvk.version}-{gvk.kind.lower()}"
-            self._mgr.webhook_server.register(self._paths.get(verb, path), handler)
+            self._mgr.webhook_server.register(self._paths.get(verb, path), hook)
         if self._spokes:
             conversions, kind = self._mgr.webhook_server.conversions, self._kind.gvk.group_kind
             conversions.register(self._kind, *self._spokes)

@@ -102,7 +102,9 @@ class HealthHandler:
         failed = {outcome.name: outcome.error for outcome in outcomes if outcome.error}
         began = {name: error for name, error in failed.items() if name not in self._failed}
         ended = [
-            outcome.name for outcome in outcomes if outcome.name in self._failed and not (outcome.error or outcome.excluded)
+            outcome.name
+            for outcome in outcomes
+            if outcome.name in self._failed and not (outcome.error or outcome.excluded)
         ]
         for name in ended:
             del self._failed[name]

@@ -115,7 +115,9 @@ class Registration:
         """Stop reporting to the handler."""
         self._remove(self)
 
-    def on_upsert(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
+    def on_upsert(
+        self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool
+    ) -> None:
         """Report that an object exists in this state."""
         unreported = self.backlog and self.backlog.pop(new.key, False)
         if unreported or before is None:

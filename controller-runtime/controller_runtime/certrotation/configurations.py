@@ -113,7 +113,10 @@ def trust(
     for called, bundle in zip(clients, before, strict=True):
         if bundle != wanted:
             called.ca_bundle = base64.b64encode(wanted).decode()
-            if isinstance(configuration, CustomResourceDefinition) and configuration.spec.conversion is not None:
+            if (
+                isinstance(configuration, CustomResourceDefinition)
+                and configuration.spec.conversion is not None
+            ):
                 webhook = {**configuration.spec.conversion["webhook"], "clientConfig": called.to_dict()}
                 configuration.spec.conversion = {**configuration.spec.conversion, "webhook": webhook}
             changed = True

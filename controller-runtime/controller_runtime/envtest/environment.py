@@ -182,7 +182,9 @@ class Environment:
             manifests = [select_namespaces(manifest, namespaces) for manifest in manifests]
         serving = self.webhook_serving
         pointed = [
-            point_at(manifest, serving.url, serving.certificate, name=prefix + str(manifest["metadata"]["name"]))
+            point_at(
+                manifest, serving.url, serving.certificate, name=prefix + str(manifest["metadata"]["name"])
+            )
             for manifest in manifests
         ]
         async with Transport(self.config) as transport:

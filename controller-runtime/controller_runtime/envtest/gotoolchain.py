@@ -78,7 +78,7 @@ async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, envi
         go = await _probe(Path(installed), None, environ)
         if go is not None and (parse_version(go.version) or (0, 0)) >= needed:
             return go
-        on_path = f"{found} is {go.version if go else 'broken'}"
+        on_path = f"{installed} is {go.version if go else 'broken'}"
     else:
         on_path = "PATH contains no Go"
     try:

@@ -102,7 +102,10 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
 
         async def served(name: str = name) -> bool:
             crd = await client.get(CRD, ("", name))
-            conditions = {condition["type"]: condition["status"] for condition in crd.nested("status", "conditions") or ()}
+            conditions = {
+                condition["type"]: condition["status"]
+                for condition in crd.nested("status", "conditions") or ()
+            }
             assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
             client.mapper.reset()
             try:
@@ -161,7 +164,11 @@ def kind_of(manifest: Manifest) -> tuple[str, str]:
 
 def _kinds(crd: Unstructured) -> list[GVK]:
     group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
-    return [GVK(group, version["name"], kind) for version in crd.nested("spec", "versions") or () if version["served"]]
+    return [
+        GVK(group, version["name"], kind)
+        for version in crd.nested("spec", "versions") or ()
+        if version["served"]
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -39,7 +39,9 @@ def _attend(storage: Storage, tables: list[Table], stored: Stored, uids: set[JSO
         for child in _dependents(tables, metadata.get("uid")):
             left = [owner for owner in _owners(child[2]) if owner.get("uid") != metadata.get("uid")]
             _set_metadata(storage, child, "ownerReferences", left)
-        _set_metadata(storage, stored, "finalizers", [finalizer for finalizer in finalizers if finalizer != ORPHAN])
+        _set_metadata(
+            storage, stored, "finalizers", [finalizer for finalizer in finalizers if finalizer != ORPHAN]
+        )
     elif metadata.get("deletionTimestamp") and FOREGROUND in finalizers:
         blocking = False
         for child in _dependents(tables, metadata.get("uid")):
@@ -54,7 +56,12 @@ def _attend(storage: Storage, tables: list[Table], stored: Stored, uids: set[JSO
             if not child[2]["metadata"].get("deletionTimestamp"):
                 storage.delete(child[0], child[1], DeletionSettings("Foreground"))
         if not blocking:
-            _set_metadata(storage, stored, "finalizers", [finalizer for finalizer in finalizers if finalizer != FOREGROUND])
+            _set_metadata(
+                storage,
+                stored,
+                "finalizers",
+                [finalizer for finalizer in finalizers if finalizer != FOREGROUND],
+            )
     elif (
         (owners := _owners(document))
         and not metadata.get("deletionTimestamp")
@@ -70,7 +77,9 @@ def _objects(tables: list[Table]) -> Iterator[Stored]:
 
 
 def _dependents(tables: list[Table], uid: str | None) -> list[Stored]:
-    return [child for child in _objects(tables) if any(owner.get("uid") == uid for owner in _owners(child[2]))]
+    return [
+        child for child in _objects(tables) if any(owner.get("uid") == uid for owner in _owners(child[2]))
+    ]
 
 
 def _owners(document: Document) -> list[dict[str, JSON]]:

@@ -82,7 +82,9 @@ def _compare(
         written.append(path)
         return
     depth, after = len(path), _walk(new, path, schema)
-    written += [below for below in after if not same(value_at(old, below[depth:]), value_at(new, below[depth:]))]
+    written += [
+        below for below in after if not same(value_at(old, below[depth:]), value_at(new, below[depth:]))
+    ]
     removed += set(_walk(old, path, schema)).difference(after)
 
 

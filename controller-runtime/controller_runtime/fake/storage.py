@@ -410,8 +410,12 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
     else:
         wanted = ORPHAN if table.properties.orphans else None
     if wanted in present:
-        return [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND) or finalizer == wanted]
-    return [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)] + ([wanted] if wanted else [])
+        return [
+            finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND) or finalizer == wanted
+        ]
+    return [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)] + (
+        [wanted] if wanted else []
+    )
 
 
 def _grace(table: Table, document: Document, given: int | None) -> int:

@@ -238,7 +238,9 @@ def bound(pod: Document, binding: Document, now: datetime) -> Document:
     }
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
     status = pod.get("status") or {}
-    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
+    others = [
+        condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"
+    ]
     return {
         **pod,
         "metadata": {**metadata, **merged},
@@ -374,7 +376,9 @@ def log_of(pod: Document, query: Mapping[str, str], logs: Mapping[tuple[str, str
     if small:
         raise errors.new_invalid(_LOG_OPTIONS, pod["metadata"]["name"], field.AggregateError(small))
     metadata, spec = pod["metadata"], pod.get("spec") or {}
-    names = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or ()]
+    names = [
+        container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or ()
+    ]
     container = query.get("container", "")
     if not container and len(spec.get("containers") or ()) == 1:
         container = names[0]

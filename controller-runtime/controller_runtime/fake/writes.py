@@ -272,7 +272,9 @@ class Writes:
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: completed by its schema, with the changes of admission."""
-        complete = self.complete.get(table.properties.gvk, lambda document: document)
+        complete: Callable[[Document], Document] = self.complete.get(
+            table.properties.gvk, lambda given: given
+        )
         document = complete(document)
         # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document

@@ -203,7 +203,9 @@ def from_label_selector(struct: LabelSelector | None) -> Selector:
     """
     if struct is None:
         return NOTHING
-    requirements = [requirement(key, Operator.EQUALS, [value]) for key, value in (struct.match_labels or {}).items()]
+    requirements = [
+        requirement(key, Operator.EQUALS, [value]) for key, value in (struct.match_labels or {}).items()
+    ]
     for expression in struct.match_expressions or ():
         operator = _STRUCT_OPERATORS.get(expression.operator)
         if operator is None:
@@ -236,18 +238,18 @@ class _Parser:
             yield self._requirement()
             if self._peek() == _END:
                 return
-            if (token := self._next()) != ",":
-                raise SelectorError(f"found '{token}', expected: ',' or 'end of string'")
-            if (token := self._peek()) in _SPECIAL and token != "!":
-                raise SelectorError(f"found '{token}', expected: identifier after ','")
+            if (word := self._next()) != ",":
+                raise SelectorError(f"found '{word}', expected: ',' or 'end of string'")
+            if (word := self._peek()) in _SPECIAL and word != "!":
+                raise SelectorError(f"found '{word}', expected: identifier after ','")
 
     def _peek(self) -> str:
         return self._tokens[self._at]
 
     def _next(self) -> str:
-        token = self._tokens[self._at]
+        word = self._tokens[self._at]
         self._at = min(self._at + 1, len(self._tokens) - 1)
-        return token
+        return word
 
     def _requirement(self) -> Requirement:
         if absent := self._peek() == "!":
@@ -273,33 +275,33 @@ class _Parser:
             raise SelectorError(str(error))
 
     def _binary(self, key: str) -> Requirement:
-        token = self._next()
-        if token in ("in", "notin"):
-            return requirement(key, Operator(token), self._values())
-        if token not in ("=", "==", "!=", ">", "<"):
-            raise SelectorError(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
+        word = self._next()
+        if word in ("in", "notin"):
+            return requirement(key, Operator(word), self._values())
+        if word not in ("=", "==", "!=", ">", "<"):
+            raise SelectorError(f"found '{word}', expected: in, notin, =, ==, !=, gt, lt")
         if self._peek() in (_END, ","):
-            return requirement(key, Operator(token), [""])
+            return requirement(key, Operator(word), [""])
         value = self._next()
         if value in _SPECIAL:
             raise SelectorError(f"found '{value}', expected: identifier")
-        return requirement(key, Operator(token), [value])
+        return requirement(key, Operator(word), [value])
 
     def _values(self) -> list[str]:
-        if (token := self._next()) != "(":
-            raise SelectorError(f"found '{token}' expected: '('")
+        if (word := self._next()) != "(":
+            raise SelectorError(f"found '{word}' expected: '('")
         values: set[str] = set()
         while True:
-            token = self._peek()
-            values.add("" if token in (",", ")") else self._identifier(first=not values))
-            if (token := self._next()) == ")":
+            word = self._peek()
+            values.add("" if word in (",", ")") else self._identifier(first=not values))
+            if (word := self._next()) == ")":
                 return sorted(values)
-            if token != ",":
-                raise SelectorError(f"found '{token}', expected: ',' or ')'")
+            if word != ",":
+                raise SelectorError(f"found '{word}', expected: ',' or ')'")
 
     def _identifier(self, *, first: bool) -> str:
-        token = self._next()
-        if token in _SPECIAL:
+        word = self._next()
+        if word in _SPECIAL:
             expected = "',', ')' or identifier" if first else "',', or identifier"
-            raise SelectorError(f"found '{token}', expected: {expected}")
-        return token
+            raise SelectorError(f"found '{word}', expected: {expected}")
+        return word

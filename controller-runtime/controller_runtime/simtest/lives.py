@@ -236,7 +236,9 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> FailingLife | None:
+def first_failure(
+    live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing
+) -> FailingLife | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
     New processes take the seeds from one queue and search; their number does not change the lives. ``meanwhile`` is
@@ -256,7 +258,9 @@ def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None
     return None
 
 
-def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> FailingLife | None:
+def _first_of(
+    live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]
+) -> FailingLife | None:
     """Start ``count`` processes that search, and return the failure of the lowest seed, or None."""
     queue, writer = os.pipe()
     with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
@@ -267,7 +271,9 @@ def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[
         pipes = [_fork(search) for _ in range(count)]
         meanwhile()
         results = [_result_of(child, pipe) for child, pipe in pipes]
-    return min((result for result in results if result is not None), key=lambda result: result.seed, default=None)
+    return min(
+        (result for result in results if result is not None), key=lambda result: result.seed, default=None
+    )
 
 
 def _drawn(queue: int) -> Iterator[int]:

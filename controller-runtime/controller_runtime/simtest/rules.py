@@ -316,7 +316,11 @@ class Rules(Observer):
         """Check, after a read that found nothing, that the object does not exist."""
         expected, informer = replica.written.get(ref), _informer(replica, kind)
         reported = informer.store.observed(ref[1]) if informer is not None else None
-        if not all(cacherules.is_unselective(informer) for informer in _informers(replica) if informer.gvk == kind.gvk):
+        if not all(
+            cacherules.is_unselective(informer)
+            for informer in _informers(replica)
+            if informer.gvk == kind.gvk
+        ):
             return
         if expected is not None and self._is_stored(ref, expected.uid):
             self.fail(f"a read does not find an own write: {kind.gvk.kind} {ref[1].name}")
@@ -406,7 +410,11 @@ class Rules(Observer):
 
 def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:
     partial = issubclass(kind, PartialObjectMetadata)
-    of_kind = (informer for informer in _informers(replica) if informer.gvk == kind.gvk and informer.metadata_only == partial)
+    of_kind = (
+        informer
+        for informer in _informers(replica)
+        if informer.gvk == kind.gvk and informer.metadata_only == partial
+    )
     return next(of_kind, None)
 
 

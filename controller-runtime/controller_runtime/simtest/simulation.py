@@ -288,7 +288,9 @@ class Simulation:
         self._raise_failures()
 
     def _faults(self) -> Sequence[Fault]:
-        return [fault for fault in self._known_faults if self._registered.has_webhooks or not fault.of_webhooks]
+        return [
+            fault for fault in self._known_faults if self._registered.has_webhooks or not fault.of_webhooks
+        ]
 
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))

@@ -323,7 +323,11 @@ def modules(sources: Iterable[KindSource], *, partial: bool = False) -> dict[str
 
 def _identifier(text: str) -> str:
     identifier = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    return f"v_{identifier}" if not identifier or identifier[0].isdigit() or keyword.iskeyword(identifier) else identifier
+    return (
+        f"v_{identifier}"
+        if not identifier or identifier[0].isdigit() or keyword.iskeyword(identifier)
+        else identifier
+    )
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,9 @@ def sources(*paths: Path) -> Iterator[Path]:
     """
     for path in paths:
         if path.is_dir():
-            yield from (source for source in sorted(path.rglob("*.py")) if _is_source(source.relative_to(path)))
+            yield from (
+                source for source in sorted(path.rglob("*.py")) if _is_source(source.relative_to(path))
+            )
         elif path.exists():
             yield path
         else:
@@ -65,7 +67,10 @@ def sources(*paths: Path) -> Iterator[Path]:
                 part.isidentifier() for part in str(path).split(".")
             ):  # a module, which other commands take
                 module = Path(*str(path).split("."))
-                near = next((candidate for candidate in (module, module.with_suffix(".py")) if candidate.exists()), None)
+                near = next(
+                    (candidate for candidate in (module, module.with_suffix(".py")) if candidate.exists()),
+                    None,
+                )
                 hint = f"; did you mean {near}?" if near else ""
             raise FileNotFoundError(f"{path}: no such file or folder{hint}")
 

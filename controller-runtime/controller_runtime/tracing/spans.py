@@ -123,7 +123,11 @@ class _TracedReconciler(Reconciler):
                 return result
 
     def _attributes(self, request: Request, uid: str) -> dict[str, str]:
-        attributes = {"controller": self._subject.name, "k8s.object.name": request.name, "k8s.object.uid": uid}
+        attributes = {
+            "controller": self._subject.name,
+            "k8s.object.name": request.name,
+            "k8s.object.uid": uid,
+        }
         if request.namespace:
             attributes["k8s.namespace.name"] = request.namespace
         if isinstance(self._subject.kind, GVK):

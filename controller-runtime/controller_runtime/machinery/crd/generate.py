@@ -113,7 +113,9 @@ def custom_resource_definition(kind: type[Object], *others: type[Object]) -> Sch
     versions: tuple[Any, ...] = (kind, *others)
     for version in versions:
         if not (isinstance(version, type) and issubclass(version, Object)):
-            shown = version.__name__ if isinstance(version, type) else f"an instance of {type(version).__name__}"
+            shown = (
+                version.__name__ if isinstance(version, type) else f"an instance of {type(version).__name__}"
+            )
             raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
     gvk, resource = kind.gvk, kind.resource
     if resource is None:
@@ -276,7 +278,9 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
         if text := texts.get(attribute) or info.description:
             field_schema["description"] = text
         if wire in schema["properties"]:
-            raise _BadFieldError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
+            raise _BadFieldError(
+                f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field"
+            )
         schema["properties"][wire] = field_schema
         if needed:
             required.append(wire)
