@@ -260,9 +260,9 @@ def _rebased(sent: JSON, before: JSON, after: JSON) -> JSON:
         }
         kept = {key: value for key, value in sent.items() if key in after or key not in before}
         return kept | {key: _rebased(sent.get(key), before.get(key), value) for key, value in changed.items()}
-    if isinstance(sent, list) and isinstance(before, list) and isinstance(after, list):
-        if len(sent) == len(before) == len(after) and all(isinstance(item, dict) for item in sent):
-            return [_rebased(*items) for items in zip(sent, before, after, strict=True)]
+    lists = isinstance(sent, list) and isinstance(before, list) and isinstance(after, list)
+    if lists and len(sent) == len(before) == len(after) and all(isinstance(item, dict) for item in sent):
+        return [_rebased(*items) for items in zip(sent, before, after, strict=True)]
     return after
 
 
