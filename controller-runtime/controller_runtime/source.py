@@ -151,25 +151,24 @@ class _Dispatcher(Generic[T]):
 
     def on_add(self, obj: LazyObject[T], initial: bool) -> None:
         """Dispatch a creation; objects of the first list have low priority."""
-        evt = event.CreateEvent(obj, initial)
-        self._dispatch("create", evt, self._queue_for(evt, "listed" if initial else "created", low=initial))
+        self._dispatch(
+            "create", event.CreateEvent(obj, initial), "listed" if initial else "created", low=initial
+        )
 
     def on_update(self, old: LazyObject[T], new: LazyObject[T]) -> None:
         """Dispatch an update; an update that changes nothing has low priority."""
-        evt = event.UpdateEvent(old, new)
-        changed = old.resource_version != new.resource_version
-        self._dispatch(
-            "update", evt, self._queue_for(evt, "updated" if changed else "resynced", low=not changed)
-        )
+        same = old.resource_version == new.resource_version
+        self._dispatch("update", event.UpdateEvent(old, new), "resynced" if same else "updated", low=same)
 
     def on_delete(self, obj: LazyObject[T], unknown: bool) -> None:
         """Dispatch a deletion."""
-        evt = event.DeleteEvent(obj, unknown)
-        self._dispatch("delete", evt, self._queue_for(evt, "deleted"))
+        self._dispatch("delete", event.DeleteEvent(obj, unknown), "deleted")
 
     async def generic(self, evt: event.GenericEvent[T]) -> None:
         """Handle a generic event before its producer continues."""
-        queue = self._queue_for(evt, "reported")
+        queue = self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, evt, "reported")
 
         def call() -> Awaitable[None] | None:
             if not self._passes("generic", evt):
@@ -180,21 +179,23 @@ class _Dispatcher(Generic[T]):
 
         await self._attempt(call, 0)
 
-    def _queue_for(self, evt: event.Event[T], change: str, *, low: bool = False) -> Queue:
-        """Return the queue for the requests of an event, which have low priority if ``low`` is set.
+    def _noting(self, triggers: Triggers[reconcile.Request], evt: event.Event[T], change: str) -> Queue:
+        """Return a queue that notes the event as the trigger of each request."""
+        trigger = f"{self._name.removeprefix(KIND_SOURCE)} {evt.key} {change}"
+        return workqueue.WithTrigger(self._queue, triggers, trigger)
 
-        While triggers are kept, the queue notes the event as the trigger of each request.
+    def _dispatch(self, method: str, evt: event.Event[T], change: str, *, low: bool = False) -> None:
+        """If the predicates pass an event, call a method of the handler, or decode the event and queue the call.
+
+        ``change`` describes the event in the triggers of requests. With ``low``, the requests have low priority.
         """
-        queue = self._queue
-        if self._triggers is not None and self._triggers.wanted():
-            trigger = f"{self._name.removeprefix(KIND_SOURCE)} {evt.key} {change}"
-            queue = workqueue.WithTrigger(queue, self._triggers, trigger)
-        return workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY) if low else queue
-
-    def _dispatch(self, method: str, evt: event.Event[T], queue: Queue) -> None:
-        """If the predicates pass an event, call a method of the handler, or decode the event and queue the call."""
         if not self._passes(method, evt):
             return
+        queue = self._queue
+        if self._triggers is not None and self._triggers.wanted():
+            queue = self._noting(self._triggers, evt, change)
+        if low:
+            queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         call: _Call = partial(getattr(self._handler, method), evt, queue)
         try:
             if self._handler.immediate and not self._may_wait:

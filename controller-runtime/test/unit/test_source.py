@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from controller_runtime import cache, handler, log, predicate, rest, source, workqueue
+from controller_runtime import cache, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.machinery import (
@@ -524,7 +524,7 @@ async def test_at_debug_the_queue_has_the_event_that_added_a_request(world: Any)
 
 async def test_at_info_an_event_is_not_noted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     log.limit(log.INFO)
-    monkeypatch.setattr(workqueue, "WithTrigger", None)  # a call would fail
+    monkeypatch.setattr(source._Dispatcher, "_noting", None)  # a call would fail
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
         async with running(kind) as queue:
