@@ -190,8 +190,8 @@ class _Wire:
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
-            # A request without a timeout still has a timeout for connecting.
-            timeout = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
+            # A request without a limit still has one for connecting.
+            timeout = http1.CONNECT_TIMEOUT if timeout is None else timeout
             raise errors.TransportTimeoutError(
                 f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
             ) from error

@@ -20,7 +20,7 @@ from controller_runtime import rest
 from controller_runtime.envtest import Authority
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.rest.http1 import keepalive_socket
+from controller_runtime.rest.http1 import Bounds, keepalive_socket
 
 pytestmark = pytest.mark.real_time
 
@@ -213,8 +213,14 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
         await asyncio.sleep(30)
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        with pytest.raises(rest.TransportTimeoutError, match=r"no response to GET /x within 0.05 s"):
-            await transport.send(rest.Request("GET", "/x", timeout=0.05))
+        limits = [
+            rest.Request("GET", "/x", timeout=0.05),
+            rest.Request("GET", "/x", timeout=None, bounds=Bounds(1 << 20, 0.05)),
+            rest.Request("GET", "/x", timeout=0.05, stream=True),
+        ]
+        for request in limits:
+            with pytest.raises(rest.TransportTimeoutError, match=r"no response to GET /x within 0.05 s$"):
+                await transport.send(request)
 
 
 @pytest.mark.parametrize(
