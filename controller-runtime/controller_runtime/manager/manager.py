@@ -110,9 +110,7 @@ class Manager:
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
-        own = transport or self._transport(
-            config, may_write=self.may_write if self.options.leader_election else None
-        )
+        own = transport or self._transport(config, fenced=self.options.leader_election)
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use their own transport, so that requests of reconcilers do not delay them.
         unthrottled = transport or self._transport(dataclasses.replace(config, qps=0))
@@ -392,10 +390,12 @@ class Manager:
 
     # Building.
 
-    def _transport(
-        self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
-    ) -> rest.Transport:
-        transport = rest.Transport(config, may_write=may_write, unanswered=self.note_unanswered)
+    def _transport(self, config: rest.Config, *, fenced: bool = False) -> rest.Transport:
+        """Return a transport that, if it is ``fenced``, sends writes only while we lead."""
+        if fenced:
+            transport = rest.Transport(config, may_write=self.may_write, unanswered=self.note_unanswered)
+        else:
+            transport = rest.Transport(config)
         self._owned.append(transport)
         return transport
 

@@ -20,6 +20,7 @@ from .discovery import published_schema as published_schema
 from .errors import AnswerError as AnswerError
 from .errors import ConfigError as ConfigError
 from .errors import ConnectError as ConnectError
+from .errors import ConnectTimeoutError as ConnectTimeoutError
 from .errors import InvalidRequestError as InvalidRequestError
 from .errors import NoKindMatchError as NoKindMatchError
 from .errors import RestError as RestError

@@ -9,6 +9,7 @@ RestError
 └── TransportError          the server was not reached, or the response was cut off
     ├── ConnectError        nothing was sent: no connection was made, or this replica may not write
     ├── TransportTimeoutError
+    │   └── ConnectTimeoutError    also a ConnectError: there was no connection in time
     └── AnswerError         the response is not valid for an API server, e.g. a redirect or the page of a proxy
 
 A response that reports a failure is a ``controller_runtime.machinery.errors.StatusError``, made by
@@ -79,6 +80,10 @@ class ConnectError(TransportError):
 
 class TransportTimeoutError(TransportError):
     """No response was received in time."""
+
+
+class ConnectTimeoutError(ConnectError, TransportTimeoutError):
+    """Nothing was sent: no connection was made in time, or all connections were in use for too long."""
 
 
 class AnswerError(TransportError):

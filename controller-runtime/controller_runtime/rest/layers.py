@@ -6,7 +6,7 @@ Every request passes the layers on its way to the server; each is a round trippe
 
 ``Authorize`` (adds credentials; retries once after a 401) → ``RetryAfter`` (retries after the delay that the
 server requests) → ``Meter`` (counts responses) → ``Warn`` (logs the server's warnings) → ``Throttle`` (limits the
-rate) → ``Fence`` (rejects writes of a replica that is not the leader).
+rate).
 """
 
 from __future__ import annotations
@@ -286,43 +286,6 @@ class Warn:
 def warnings_in(header: str) -> list[str]:
     """Return the texts of a Warning header, which contains ``299 - "text"`` once or several times."""
     return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
-
-
-class Fence:
-    """Rejects writes while ``may_write`` returns False. A write that waits in an outer layer is checked after the wait.
-
-    The transport calls ``may_write`` again for a write that waited for a connection.
-
-    ``unanswered`` is called when a write that may have been sent ends without a response: the server may still perform
-    the write.
-    """
-
-    def __init__(
-        self,
-        inner: RoundTripper,
-        may_write: Callable[[], bool],
-        host: str,
-        *,
-        unanswered: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._inner = inner
-        self._may_write = may_write
-        self._host = host
-        self._unanswered = unanswered
-
-    async def send(self, request: Request) -> Response:
-        """Send ``request``. A write is rejected while writes are not allowed."""
-        if request.method == "GET":
-            return await self._inner.send(request)
-        if not self._may_write():
-            raise not_sent(request, self._host)
-        try:
-            return await self._inner.send(request)
-        except errors.ConnectError:
-            raise
-        except (asyncio.CancelledError, errors.TransportError):
-            self._unanswered()
-            raise
 
 
 def not_sent(request: Request, host: str) -> errors.ConnectError:

@@ -8,6 +8,7 @@ No other module sends requests. Every error of ``http1`` is converted to a Trans
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -33,8 +34,9 @@ class Transport:
     the next loop that uses it, with new connections. It cannot be used in two loops at the same time.
 
     Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt and,
-    by default, counts it in ``rest_client_requests_total``. ``may_write`` is called before each write, and
-    ``unanswered`` after each write that may have been sent but got no response.
+    by default, counts it in ``rest_client_requests_total``. ``may_write`` is called immediately before each write is
+    sent; if it returns False, the write is not sent. ``unanswered`` is called when a write that was sent ends without a
+    response: the server may still perform it.
     """
 
     over_network: Final = True
@@ -49,12 +51,9 @@ class Transport:
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
-        self._wire = _Wire(config, tls_check_period, may_write)
-        inner: RoundTripper = self._wire
-        if may_write is not None:
-            inner = layers.Fence(inner, may_write, config.address, unanswered=unanswered)
-        self._throttle = layers.Throttle(inner, config.qps, config.burst)
-        inner = layers.Warn(self._throttle)
+        self._wire = _Wire(config, tls_check_period, may_write, unanswered)
+        self._throttle = layers.Throttle(self._wire, config.qps, config.burst)
+        inner: RoundTripper = layers.Warn(self._throttle)
         inner = layers.RetryAfter(layers.Meter(inner, self._wire.host, observe))
         if type(config.credentials) is not Anonymous:
             inner = layers.Authorize(inner, config.credentials, config.address)
@@ -105,17 +104,23 @@ class Transport:
 
 
 class _Wire:
-    """The innermost round tripper; it owns the current pool, and retired pools that still have requests in progress."""
+    """The innermost round tripper; it owns the pool of connections."""
 
-    def __init__(self, config: Config, tls_check_period: float, may_write: Callable[[], bool] | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        tls_check_period: float,
+        may_write: Callable[[], bool] | None,
+        unanswered: Callable[[], None],
+    ) -> None:
         self._config = config
         self._may_write = may_write
+        self._unanswered = unanswered
         self._tls_check_period = tls_check_period
         self._base = config.address.rstrip("/")
         self._opened = False
         self._now: Callable[[], float] = anyio.current_time
         self._pool: http1.Pool | None = None
-        self._retired: list[http1.Pool] = []
         self._ssl: ssl.SSLContext | None = None
         self._ssl_stamp: object = None
         self._shown = b""
@@ -130,7 +135,6 @@ class _Wire:
         """Use ``loop`` from now on; the former one is closed, and its connections with it."""
         self._now = loop.time
         self._pool = None
-        self._retired.clear()
 
     def open(self) -> None:
         self._context()
@@ -138,10 +142,8 @@ class _Wire:
 
     async def close(self) -> None:
         self._opened = False
-        pools = [*self._retired, *([self._pool] if self._pool is not None else [])]
-        self._pool = None
-        self._retired.clear()
-        for pool in pools:
+        pool, self._pool = self._pool, None
+        if pool is not None:
             await pool.close()
 
     async def send(self, request: Request) -> Response:
@@ -153,26 +155,23 @@ class _Wire:
         if timeout is None and bounds is not None:
             timeout = bounds.seconds
         deadline = None if timeout is None else self._now() + timeout
+        writes, again = request.method != "GET", False
         pool = self._pool
-        tried = False
+        if pool is None:
+            pool = self._pool = self._new_pool()
         try:
-            if pool is None:
-                pool = self._pool = self._new_pool()
             head = pool.heads.render(request.method, request.target, request.headers, request.body)
             context = self._context()
-            connection = pool.idle(context, stream=request.stream)
+            connection = pool.take_idle(context, stream=request.stream)
             while True:
-                if connection is None:
-                    remaining = None if deadline is None else max(0.0, deadline - self._now())
-                    try:
-                        with anyio.fail_after(remaining):
-                            connection = await pool.connection(context, fresh=tried, stream=request.stream)
-                    except http1.Error as error:
-                        raise errors.ConnectError(str(error), host=self._base) from error
-                    if self._may_write is not None and request.method != "GET" and not self._may_write():
-                        # The request passed the fence before it waited for a connection, perhaps for half a minute.
+                if writes and self._may_write is not None and not self._may_write():
+                    if connection is not None:
                         pool.free(connection)
-                        raise layers.not_sent(request, self._base)
+                    raise layers.not_sent(request, self._base)
+                if connection is None:
+                    within = math.inf if deadline is None else max(0.0, deadline - self._now())
+                    connection = await self._connect(pool, context, request, within, fresh=again)
+                    continue  # the wait may have been long: ask again whether the request may be sent
                 try:
                     answer = await connection.ask(
                         head,
@@ -183,15 +182,15 @@ class _Wire:
                         deadline=deadline,
                     )
                     break
-                except http1.GoneError:
-                    if tried or request.stream or request.method != "GET":
+                except BaseException as error:
+                    if writes:
+                        self._unanswered()
+                    if writes or request.stream or again or not isinstance(error, http1.GoneError):
                         raise
-                    tried, connection = True, None
+                    again, connection = True, None
         except TimeoutError as error:
-            if pool is not None:
-                self._retire(pool)
-            # A request without a limit still has one for connecting.
-            timeout = http1.CONNECT_TIMEOUT if timeout is None else timeout
+            # Idle connections may hang as this one does. Those in use time out themselves, or prove that they work.
+            pool.close_idle()
             raise errors.TransportTimeoutError(
                 f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
             ) from error
@@ -203,26 +202,36 @@ class _Wire:
             return _Stream(answer, connection, self._base)
         return CompleteResponse(answer.status, answer.body(), answer.headers, host=self._base)
 
+    async def _connect(
+        self,
+        pool: http1.Pool,
+        context: ssl.SSLContext | None,
+        request: Request,
+        within: float,
+        *,
+        fresh: bool,
+    ) -> http1.Connection:
+        """Return a connection for ``request``, which has not been sent yet.
+
+        Raises:
+            ConnectError: there is none.
+        """
+        try:
+            return await pool.connection(context, fresh=fresh, stream=request.stream, within=within)
+        except TimeoutError as error:
+            raise errors.ConnectTimeoutError(str(error), host=self._base) from error
+        except http1.Error as error:
+            raise errors.ConnectError(str(error), host=self._base) from error
+
     def _new_pool(self) -> http1.Pool:
         if not self._opened:
-            raise errors.TransportError(
+            raise errors.ConnectError(
                 "the transport is not open: use it in an async with block", host=self._base
             )
         try:
             return _new_pool(self._config)
         except http1.Error as error:
             raise errors.ConnectError(str(error), host=self._base) from error
-
-    def _retire(self, pool: http1.Pool) -> None:
-        """Stop using the connections of ``pool``.
-
-        One of them hangs. Others may hang, too, and more requests would fail.
-        """
-        pool.retire()
-        if self._pool is pool:
-            self._pool = None
-            self._retired.append(pool)
-        self._retired = [retired for retired in self._retired if retired.busy]
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which is rebuilt when one of its files has changed."""

@@ -17,6 +17,7 @@ from controller_runtime.fake import requests
 from controller_runtime.machinery import errors
 from controller_runtime.rest import (
     CompleteResponse,
+    ConnectError,
     Request,
     Response,
     TransportError,
@@ -99,20 +100,31 @@ class SimulatedTransport:
         """Asked before each write whether the manager may send it. Leases and events are written without asking."""
         self.unanswered: Callable[[], None] = lambda: None
         """Called when a write got no answer. Writes of leases and events do not count."""
-        bare = _Bare(network, process, user)
-        self._unfenced = layers.RetryAfter(bare)
-        fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)
-        self._fenced = layers.RetryAfter(fence)
-
-    def _may_write(self) -> bool:
-        return self.may_write()
-
-    def _note_unanswered(self) -> None:
-        self.unanswered()
+        self._bare = _Bare(network, process, user)
+        self._unfenced, self._fenced = layers.RetryAfter(self._bare), layers.RetryAfter(_Fence(self))
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError if no answer arrives."""
         return await (self._fenced if is_fenced_write(request) else self._unfenced).send(request)
+
+
+class _Fence:
+    """Sends a write as the transport of a real server does: only if it is allowed, and notes that it got no answer."""
+
+    def __init__(self, transport: SimulatedTransport) -> None:
+        self._transport = transport
+
+    async def send(self, request: Request) -> Response:
+        transport = self._transport
+        if not transport.may_write():
+            raise layers.not_sent(request, _HOST)
+        try:
+            return await transport._bare.send(request)
+        except ConnectError:
+            raise
+        except (asyncio.CancelledError, TransportError):
+            transport.unanswered()
+            raise
 
 
 class _Bare:

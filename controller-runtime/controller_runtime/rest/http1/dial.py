@@ -116,24 +116,31 @@ class Dialer:
         self._server_name = server_name or origin.host
         self._user_agent = user_agent
 
-    async def dial(self, owner: ConnectionOwner, context: ssl.SSLContext | None) -> Connection:
+    async def dial(
+        self, owner: ConnectionOwner, context: ssl.SSLContext | None, *, within: float = CONNECT_TIMEOUT
+    ) -> Connection:
         """Return a new connection; ``context`` is for TLS to the server and to an https proxy.
 
         Raises:
             Error: no connection can be opened.
-            TimeoutError: opening the connection took too long.
+            TimeoutError: no connection was opened ``within`` so many seconds, or within :data:`CONNECT_TIMEOUT`.
         """
         origin, proxy = self._origin, self._proxy
-        with anyio.fail_after(CONNECT_TIMEOUT):
-            if proxy is None:
-                return await self._open(origin, owner, context, self._server_name)
-            try:
-                if not origin.secure:
-                    return await self._open(proxy, owner, context, proxy.host)
-                through = await self._open(proxy, _NoOwner(), context, proxy.host)
-            except Error as error:
-                raise Error(f"proxy {proxy.url}: {error}") from error
-            return await self._tunnel(through, proxy, owner, context)
+        within = min(within, CONNECT_TIMEOUT)
+        try:
+            with anyio.fail_after(within):
+                if proxy is None:
+                    return await self._open(origin, owner, context, self._server_name)
+                try:
+                    if not origin.secure:
+                        return await self._open(proxy, owner, context, proxy.host)
+                    through = await self._open(proxy, _NoOwner(), context, proxy.host)
+                except Error as error:
+                    raise Error(f"proxy {proxy.url}: {error}") from error
+                return await self._tunnel(through, proxy, owner, context)
+        except TimeoutError as error:
+            way = "" if proxy is None else f" through the proxy {proxy.url}"
+            raise TimeoutError(f"no connection{way} within {round(within, 2):g} s") from error
 
     async def _open(
         self, to: Origin, owner: ConnectionOwner, context: ssl.SSLContext | None, server_name: str
@@ -154,7 +161,7 @@ class Dialer:
                 await loop.create_connection(lambda: connection, sock=made)
         except BaseException as error:
             connection.abort()
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+            if isinstance(error, OSError):  # also the kernel's ETIMEDOUT: our own limit is a cancellation here
                 raise Error(_reason(error)) from error
             raise
         return connection
@@ -182,7 +189,7 @@ class Dialer:
             while isinstance(cause, TypeError):
                 # Python 3.11 raises TypeError while it reports a failed handshake inside TLS.
                 cause = cause.__context__
-            if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
+            if isinstance(cause, OSError):
                 raise Error(_reason(cause)) from cause
             raise
         return connection

@@ -10,9 +10,12 @@ A stream keeps its connection for minutes. Therefore a stream does not wait, and
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from typing import Final
+
+import anyio
 
 from .connection import Connection, Error, Heads
 from .dial import Dialer
@@ -39,14 +42,9 @@ class Pool:
         self._dialing = self._dialing_streams = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._retired = self._closed = False
+        self._closed = False
 
-    @property
-    def busy(self) -> bool:
-        """True if a connection is open or being opened, or a caller waits for one."""
-        return bool(self._open or self._dialing or self._waiters)
-
-    def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
+    def take_idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
         """Return an idle connection opened with ``context``, or None. Unusable connections are closed."""
         while self._idle:
             connection = self._idle.pop()
@@ -58,7 +56,12 @@ class Pool:
         return None
 
     async def connection(
-        self, context: ssl.SSLContext | None, *, fresh: bool = False, stream: bool = False
+        self,
+        context: ssl.SSLContext | None,
+        *,
+        fresh: bool = False,
+        stream: bool = False,
+        within: float = math.inf,
     ) -> Connection:
         """Return an idle connection, or open one; wait if the limit is reached. If ``fresh``, always open one.
 
@@ -66,24 +69,29 @@ class Pool:
 
         Raises:
             Error: no connection can be opened.
-            TimeoutError: opening a connection took too long.
+            TimeoutError: opening a connection took too long, or there was no connection ``within`` so many seconds. The
+                text says what the caller waited for.
         """
-        waited = False
+        deadline, waited = self._loop.time() + within, False
         while True:
             if self._closed:
                 raise Error("the transport was closed")
-            connection = None if fresh else self.idle(context, stream=stream)
+            left = max(0.0, deadline - self._loop.time())
+            connection = None if fresh else self.take_idle(context, stream=stream)
             if connection is not None:
                 return connection
-            if stream:
-                return await self._dial(context, stream=True)
-            if self._has_room():
-                return await self._dial(context)
+            if stream or self._has_room():
+                return await self._dial(context, stream=stream, within=left)
             if self._idle:
                 # Close an idle connection that cannot be used to make room.
                 self._idle.pop(0).abort()
                 continue
-            connection = await self._wait(first=waited)
+            try:
+                with anyio.fail_after(left):
+                    connection = await self._wait(first=waited)
+            except TimeoutError as error:
+                text = f"all {self._limit} connections were in use for {round(within, 2):g} s"
+                raise TimeoutError(text) from error
             waited = True
             if connection is not None:
                 if not fresh and connection.context is context and connection.usable:
@@ -93,7 +101,7 @@ class Pool:
     def free(self, connection: Connection) -> None:
         """Give ``connection`` to the first waiting caller, or keep it idle."""
         self._streaming.discard(connection)
-        if self._retired or self._closed or connection not in self._open or self._used() > self._limit:
+        if self._closed or connection not in self._open or self._used() > self._limit:
             connection.abort()
             return
         if self._waiters and self._hand(connection):
@@ -113,16 +121,17 @@ class Pool:
             self._idle.remove(connection)
         self._room()
 
-    def retire(self) -> None:
-        """Stop reusing connections; connections in use are closed when their responses end."""
-        self._retired = True
-        self._drop_idle()
+    def close_idle(self, until: float = math.inf) -> None:
+        """Close the connections that have been idle since ``until`` or before; without ``until``, all idle ones."""
+        for connection in [idle for idle in self._idle if idle.idle_since <= until]:
+            connection.abort()
 
     async def close(self) -> None:
         """Close all connections; waiting callers get an Error."""
         self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         ending = [connection.closed() for connection in self._open]
-        self._drop_idle()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -133,19 +142,20 @@ class Pool:
             await asyncio.wait(ending, timeout=_CLOSE_TIMEOUT)
         await asyncio.sleep(0)
 
-    async def _dial(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection:
+    async def _dial(self, context: ssl.SSLContext | None, *, stream: bool, within: float) -> Connection:
         self._dialing += 1
         self._dialing_streams += stream
         try:
-            made = await self._dialer.dial(self, context)
+            made = await self._dialer.dial(self, context, within=within)
             if self._closed:
                 made.abort()
                 raise Error("the transport was closed")
-            if made.usable:
+            if not made.usable:
                 # A connection that is already closed does not call ``lost`` again, so it would be counted for ever.
-                self._open.add(made)
-                if stream:
-                    self._streaming.add(made)
+                raise Error("the server closed the connection as soon as it was opened")
+            self._open.add(made)
+            if stream:
+                self._streaming.add(made)
             return made
         finally:
             self._dialing -= 1
@@ -196,15 +206,6 @@ class Pool:
     def _sweep(self) -> None:
         """Close connections that were idle for too long."""
         self._sweeper = None
-        until = self._loop.time() - IDLE
-        for connection in [idle for idle in self._idle if idle.idle_since <= until]:
-            connection.abort()
+        self.close_idle(self._loop.time() - IDLE)
         if self._idle:
             self._sweeper = self._loop.call_at(self._idle[0].idle_since + IDLE, self._sweep)
-
-    def _drop_idle(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
-        for connection in tuple(self._idle):
-            connection.abort()

@@ -3,8 +3,6 @@
 """The layers of an outgoing request: throttle, Retry-After, credentials, counting."""
 
 import json
-from contextlib import suppress
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -256,53 +254,3 @@ async def test_every_answer_is_counted_and_so_is_none() -> None:
     with pytest.raises(rest.TransportError):
         await meter.send(GET)
     assert seen == [("404", "GET", "h:1"), ("<error>", "GET", "h:1")]
-
-
-@pytest.mark.parametrize(
-    ("method", "outcome", "noted"),
-    [
-        ("PATCH", rest.FakeResponse(503), 0),
-        ("PATCH", rest.TransportError("the connection broke"), 1),
-        ("PATCH", rest.ConnectError("connection refused"), 0),
-        ("GET", rest.TransportError("the connection broke"), 0),
-    ],
-)
-async def test_a_fence_reports_writes_without_a_response(method: str, outcome: Any, noted: int) -> None:
-    unanswered: list[bool] = []
-    layer = layers.Fence(answers(outcome), lambda: True, "h", unanswered=lambda: unanswered.append(True))
-    with suppress(rest.TransportError):
-        await layer.send(rest.Request(method, "/x"))
-    assert len(unanswered) == noted
-
-
-async def test_a_fence_reports_a_write_that_was_cancelled() -> None:
-    unanswered: list[bool] = []
-
-    class Silent:
-        async def send(self, request: rest.Request) -> rest.Response:
-            await anyio.sleep_forever()
-            raise AssertionError
-
-    layer = layers.Fence(Silent(), lambda: True, "h", unanswered=lambda: unanswered.append(True))
-    with anyio.move_on_after(1):
-        await layer.send(rest.Request("POST", "/x"))
-    assert unanswered == [True]
-
-
-async def test_no_write_passes_a_closed_fence_however_long_it_waited_before() -> None:
-    may_write = [True]
-    wire = answers(*(rest.FakeResponse() for _ in range(9)))
-    layer = layers.Throttle(layers.Fence(wire, lambda: may_write[0], "https://h"), qps=0.1, burst=1)
-    patch = rest.Request("PATCH", "/x")
-    await layer.send(patch)
-
-    async def write() -> None:
-        with pytest.raises(rest.TransportError, match="https://h: PATCH /x is not sent: leadership was lost"):
-            await layer.send(patch)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(write)
-        await anyio.sleep(5)
-        may_write[0] = False
-    assert (await layer.send(GET)).status == 200
-    assert [request.method for request in wire.requests] == ["PATCH", "GET"]

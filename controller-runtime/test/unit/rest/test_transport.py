@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -451,53 +451,174 @@ async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path:
     assert users == ["old", "new"]
 
 
-async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fence_closed(
-    tmp_path: Path,
-) -> None:
-    users: list[str] = []
-    heads: list[str] = []
-    unanswered: list[bool] = []
-    may_write = [True]
-    authority, context, _ = showing(users, tmp_path, "127.0.0.1")
-    context.verify_mode = ssl.CERT_NONE
+class Relay:
+    """A server that passes bytes on to ``host``; its address is ``url``.
 
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
-        heads.append(head.partition(" HTTP")[0])
-        writer.write(body(b"{}"))
+    It keeps each connection waiting until ``go_on`` is set, except as many as ``at_once``.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._to = int(host.rpartition(":")[2])
+        self.go_on = asyncio.Event()
+        self.at_once = 0
+        self.accepted = 0
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        self.url = f"https://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.go_on.set()
+        self._server.close()
+        await asyncio.sleep(0.1)  # time to notice that both sides are closed
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self.accepted > self.at_once:
+            await self.go_on.wait()
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(4096):
+                writer.write(data)
+        writer.close()
+
+
+class Fenced:
+    """A transport to an https server behind a relay, and the requests that the server received."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+        self.unanswered: list[str] = []
+        self.may_write = True
+        self.relay: Relay
+        self.transport: rest.Transport
 
     @asynccontextmanager
-    async def slowly(host: str) -> AsyncIterator[str]:
-        """Run a relay to ``host`` that delays the TLS handshake; yield its URL."""
+    async def open(self, folder: Path, at_once: int = 0) -> AsyncIterator[Self]:
+        """Open all three."""
+        authority, context, _ = showing([], folder, "127.0.0.1")
+        context.verify_mode = ssl.CERT_NONE
 
-        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(ConnectionError):
-                while data := await reader.read(4096):
-                    writer.write(data)
-            writer.close()
+        async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+            self.heads.append(head.partition(" HTTP")[0])
+            if "/silent" in head:
+                await asyncio.sleep(30)
+            await asyncio.sleep(0.2 * ("/slow" in head))
+            writer.write(body(b"{}"))
 
-        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await asyncio.sleep(0.2)
-            port = int(host.rpartition(":")[2])
-            there, back = await asyncio.open_connection("127.0.0.1", port)
-            await asyncio.gather(pump(reader, back), pump(there, writer))
+        async with serving(answer, context) as host, Relay(host) as self.relay:
+            self.relay.at_once = at_once
+            config = rest.Config(self.relay.url, tls=rest.TLSConfig(ca=authority.certificate))
+            async with rest.Transport(
+                config,
+                may_write=lambda: self.may_write,
+                unanswered=lambda: self.unanswered.append(self.heads[-1] if self.heads else ""),
+            ) as self.transport:
+                yield self
 
-        async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
-            yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            await asyncio.sleep(0.1)  # time for the relay to notice that both sides are closed
 
-    async with serving(answer, context) as near, slowly(near) as far:
-        config = rest.Config(far, tls=rest.TLSConfig(ca=authority.certificate))
-        async with rest.Transport(
-            config, may_write=lambda: may_write[0], unanswered=lambda: unanswered.append(True)
-        ) as transport:
-            asyncio.get_running_loop().call_later(0.1, may_write.__setitem__, 0, False)
-            with pytest.raises(rest.ConnectError, match="POST /a is not sent: leadership was lost"):
-                await transport.send(rest.Request("POST", "/a"))
-            await transport.send(rest.Request("GET", "/b"))
-            may_write[0] = True
-            await transport.send(rest.Request("POST", "/c"))
-    assert heads == ["GET /b", "POST /c"]
+@pytest.fixture
+async def fenced(tmp_path: Path) -> AsyncIterator[Fenced]:
+    async with Fenced().open(tmp_path) as made:
+        yield made
+
+
+async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fence_closed(
+    fenced: Fenced,
+) -> None:
+    async def lose() -> None:
+        await asyncio.sleep(0.1)
+        fenced.may_write = False
+        fenced.relay.go_on.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lose)
+        with pytest.raises(rest.ConnectError, match="POST /a is not sent: leadership was lost"):
+            await fenced.transport.send(rest.Request("POST", "/a"))
+    await fenced.transport.send(rest.Request("GET", "/b"))
+    with pytest.raises(rest.ConnectError, match="POST /c is not sent: leadership was lost"):
+        await fenced.transport.send(rest.Request("POST", "/c"))
+    fenced.may_write = True
+    await fenced.transport.send(rest.Request("POST", "/d"))
+    assert fenced.heads == ["GET /b", "POST /d"]
+    assert (fenced.relay.accepted, fenced.unanswered) == (1, [])
+
+
+async def test_a_write_without_a_response_is_reported_if_it_was_sent(fenced: Fenced) -> None:
+    fenced.relay.go_on.set()
+    for method in ("GET", "POST"):
+        with pytest.raises(rest.TransportTimeoutError) as caught:
+            await fenced.transport.send(rest.Request(method, "/silent/1", timeout=0.2))
+        assert not isinstance(caught.value, rest.ConnectError)
+    with anyio.move_on_after(0.2):
+        await fenced.transport.send(rest.Request("PATCH", "/silent/2", body=b"{}"))
+    await fenced.transport.send(rest.Request("POST", "/answered"))
+    assert fenced.unanswered == ["POST /silent/1", "PATCH /silent/2"]
+
+
+async def test_a_write_that_got_no_connection_in_time_was_not_sent(fenced: Fenced) -> None:
+    with pytest.raises(rest.ConnectTimeoutError, match=rf"^{fenced.relay.url}: no connection within 0[.][12]\d* s$"):
+        await fenced.transport.send(rest.Request("POST", "/a", timeout=0.2))
+    with anyio.move_on_after(0.2):
+        await fenced.transport.send(rest.Request("POST", "/b"))
+    assert (fenced.heads, fenced.unanswered) == ([], [])
+
+
+async def test_a_connection_that_cannot_be_opened_in_time_costs_no_other(tmp_path: Path) -> None:
+    async with Fenced().open(tmp_path, at_once=2) as fenced, anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(fenced.transport.send, rest.Request("GET", "/slow"))
+        await asyncio.sleep(0.1)
+        with pytest.raises(rest.ConnectTimeoutError):
+            await fenced.transport.send(rest.Request("GET", "/x", timeout=0.05))
+        await asyncio.sleep(0.3)
+        for _ in range(3):
+            await fenced.transport.send(rest.Request("GET", "/y", timeout=1))
+        assert fenced.relay.accepted == 3
+
+
+async def test_a_write_for_which_no_connection_became_free_was_not_sent(tmp_path: Path) -> None:
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.6)
+        writer.write(body(b"{}"))
+
+    unanswered: list[bool] = []
+    async with (
+        serving(answer) as host,
+        rest.Transport(rest.Config(host), unanswered=lambda: unanswered.append(True)) as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(256):
+            tasks.start_soon(transport.send, GET)
+        await asyncio.sleep(0.2)
+        with pytest.raises(rest.ConnectTimeoutError, match=r"all 256 connections were in use for 0.1 s$"):
+            await transport.send(rest.Request("POST", "/x", timeout=0.1))
+        await transport.send(rest.Request("POST", "/x", timeout=5))
     assert unanswered == []
+
+
+async def test_a_connection_in_use_that_answers_after_another_timed_out_is_used_again() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        if writer not in connections:
+            connections.append(writer)
+        await asyncio.sleep(30 if "/silent" in head else 0.3 if "/slow" in head else 0)
+        writer.write(body(b"ok"))
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.send, rest.Request("GET", "/slow"))
+            await asyncio.sleep(0.05)
+            with pytest.raises(rest.TransportTimeoutError):
+                await transport.send(rest.Request("GET", "/silent", timeout=0.1))
+        await transport.send(GET)
+        assert len(connections) == 2
 
 
 async def test_an_unusable_certificate_is_a_configuration_error() -> None:

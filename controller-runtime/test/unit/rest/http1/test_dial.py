@@ -3,10 +3,11 @@
 """Real sockets, on both event loops: addresses, TLS, proxies, and error messages."""
 
 import asyncio
+import contextlib
 import importlib.util
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,45 @@ def test_of_several_addresses_the_first_that_answers_is_taken(run: Run) -> None:
 
 def info(address: Any) -> dial.AddrInfo:
     return (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """The port of a listener that lets the packets of further connections vanish."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_a_server_that_does_not_answer_in_time_is_an_error_of_connecting(run: Run, full: int) -> None:
+    async def main() -> None:
+        async with rest.Transport(rest.Config(f"http://127.0.0.1:{full}")) as transport:
+            with pytest.raises(rest.ConnectTimeoutError, match=r": no connection within 0.2 s$"):
+                await transport.send(rest.Request("PUT", "/x", timeout=0.2))
+        config = rest.Config("https://server.test", proxy=f"http://127.0.0.1:{full}")
+        async with rest.Transport(config) as transport:
+            text = rf": no connection through the proxy http://127.0.0.1:{full} within 0.2 s$"
+            with pytest.raises(rest.ConnectTimeoutError, match=text):
+                await transport.send(rest.Request("PUT", "/x", timeout=0.2))
+
+    run(main)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel has no such limit")
+def test_the_time_out_of_the_kernel_is_named_as_its_own(
+    run: Run, full: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "_SOCKET_OPTIONS", (("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 100),))
+
+    async def main() -> None:
+        async with rest.Transport(rest.Config(f"http://127.0.0.1:{full}")) as transport:
+            with pytest.raises(rest.ConnectError, match=r": connection timed out$"):
+                await transport.send(rest.Request("PUT", "/x", timeout=20))
+
+    run(main)

@@ -3,6 +3,7 @@
 """Which request may use which connection, and when."""
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +16,24 @@ from ctrl_testkit.connections import Line
 
 
 class Instant(Dialer):
-    """Makes connections after ``takes`` seconds, or raises ``error``."""
+    """Makes connections after ``takes`` seconds, or raises ``error``. The others are closed at once if they ``end``."""
 
     def __init__(self) -> None:
+        super().__init__(http1.Origin.parse("http://server.test"), user_agent="")
         self.made: list[http1.Connection] = []
         self.takes = 0.0
         self.error: Exception | None = None
+        self.end = False
 
-    async def dial(self, owner: Any, context: ssl.SSLContext | None) -> http1.Connection:
+    async def _open(self, to: Any, owner: Any, context: Any, server_name: str) -> http1.Connection:
         await asyncio.sleep(self.takes)
         if self.error is not None:
             raise self.error
         connection = http1.Connection(asyncio.get_running_loop(), owner, context)
         connection.connection_made(Line(connection))
+        if self.end:
+            connection.transport.abort()
+            await asyncio.sleep(0)  # lets the event loop report that the connection has ended
         self.made.append(connection)
         return connection
 
@@ -53,7 +59,7 @@ async def test_the_connection_used_last_is_used_next(new_pool: NewPool, dialer: 
     first, second = await pool.connection(None), await pool.connection(None)
     pool.free(first)
     pool.free(second)
-    assert [pool.idle(None), pool.idle(None), pool.idle(None)] == [second, first, None]
+    assert [pool.take_idle(None), pool.take_idle(None), pool.take_idle(None)] == [second, first, None]
     assert dialer.made == [first, second]
 
 
@@ -68,7 +74,7 @@ async def test_idle_connections_end_a_minute_after_their_last_use(new_pool: NewP
     await asyncio.sleep(2)
     assert (early.usable, late.usable) == (False, True)
     await asyncio.sleep(40)
-    assert (late.usable, pool.busy) == (False, False)
+    assert not late.usable
 
 
 async def test_an_idle_connection_that_the_server_ended_is_not_used(new_pool: NewPool) -> None:
@@ -178,7 +184,7 @@ async def test_streams_take_no_room_from_requests(new_pool: NewPool, dialer: Ins
     pool.free(requests[0])
     pool.free(requests[1])
     assert len(dialer.made) == 302
-    assert {pool.idle(None) for _ in range(2)} == set(requests)
+    assert {pool.take_idle(None) for _ in range(2)} == set(requests)
 
 
 async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: NewPool, dialer: Instant) -> None:
@@ -186,26 +192,42 @@ async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: NewPo
     stream = asyncio.ensure_future(pool.connection(None, stream=True))
     request = asyncio.ensure_future(pool.connection(None))
     await asyncio.sleep(1)
-    assert pool.busy
     began = asyncio.get_running_loop().time()
     assert (await request).usable
     assert (await stream).usable
     assert asyncio.get_running_loop().time() - began == pytest.approx(4)
 
 
-async def test_a_connection_that_ends_before_it_is_handed_out_takes_no_room(
+async def test_a_connection_that_ends_before_it_is_handed_out_is_an_error_and_takes_no_room(
     new_pool: NewPool, dialer: Instant
 ) -> None:
-    async def dial(owner: Any, context: ssl.SSLContext | None) -> http1.Connection:
-        connection = await Instant.dial(dialer, owner, context)
-        connection.transport.abort()
-        await asyncio.sleep(0)  # lets the event loop report that the connection has ended
-        return connection
-
-    pool, dialer.dial = new_pool(limit=1), dial  # type: ignore[method-assign] # one that ends
+    pool, dialer.end = new_pool(limit=1), True
     for _ in range(3):
-        assert not (await asyncio.wait_for(pool.connection(None), 1)).usable
-    assert not pool.busy
+        with pytest.raises(http1.Error, match="the server closed the connection as soon as it was opened"):
+            await asyncio.wait_for(pool.connection(None), 1)
+    dialer.end = False
+    assert (await asyncio.wait_for(pool.connection(None), 1)).usable
+
+
+async def test_a_caller_that_waited_too_long_hears_for_what_and_leaves_its_place(
+    new_pool: NewPool, dialer: Instant
+) -> None:
+    pool, now = new_pool(limit=1), asyncio.get_running_loop().time
+    began, held = now(), await pool.connection(None)
+    with pytest.raises(TimeoutError, match=r"^all 1 connections were in use for 7 s$"):
+        await pool.connection(None, within=7)
+    assert now() - began == pytest.approx(7)
+    pool.free(held)
+    assert await pool.connection(None, within=0) is held
+    held.abort()
+    dialer.takes = 50
+    for within, seconds in ((5, 5), (math.inf, 30)):
+        began = now()
+        with pytest.raises(TimeoutError, match=rf"^no connection within {seconds} s$"):
+            await pool.connection(None, within=within)
+        assert now() - began == pytest.approx(seconds)
+    dialer.takes = 0
+    assert (await pool.connection(None)).usable
 
 
 async def test_a_caller_cancelled_while_it_dials_leaves_its_room(new_pool: NewPool, dialer: Instant) -> None:
@@ -224,7 +246,8 @@ async def test_a_failure_is_told_to_each_who_tried(new_pool: NewPool, dialer: In
     pool, dialer.error = new_pool(limit=1), http1.Error("connection refused")
     outcomes = await asyncio.gather(*[pool.connection(None) for _ in range(3)], return_exceptions=True)
     assert outcomes == [dialer.error] * 3
-    assert not pool.busy
+    dialer.error = None
+    assert (await asyncio.wait_for(pool.connection(None), 1)).usable
 
 
 async def test_a_fresh_connection_is_made_even_where_others_are_idle(new_pool: NewPool) -> None:
@@ -236,14 +259,14 @@ async def test_a_fresh_connection_is_made_even_where_others_are_idle(new_pool: N
     assert [connection.usable for connection in idle] == [False, True]
 
 
-async def test_a_retired_pool_ends_connections_as_they_become_free(new_pool: NewPool) -> None:
+async def test_idle_connections_can_be_closed_and_those_in_use_are_kept(new_pool: NewPool) -> None:
     pool = new_pool()
     used, idle = await pool.connection(None), await pool.connection(None)
     pool.free(idle)
-    pool.retire()
-    assert (used.usable, idle.usable, pool.busy) == (True, False, True)
+    pool.close_idle()
+    assert (used.usable, idle.usable) == (True, False)
     pool.free(used)
-    assert (used.usable, pool.busy) == (False, False)
+    assert await pool.connection(None) is used
 
 
 async def test_closing_ends_everything_and_tells_everybody(new_pool: NewPool, dialer: Instant) -> None:
