@@ -3,7 +3,7 @@
 """An API server for leases that can hang, fail, or store writes without an answer."""
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,6 +26,9 @@ class LeaseStore:
         self.hangs = False
         self.fails = False
         self.loses_answers = False
+        self.error: Exception | None = None
+        """Raised by the calls in :attr:`error_of`, which are not sent to the server."""
+        self.error_of: Collection[str] = ("get", "create", "update")
         self.threads = set[str]()
         self.client = interceptor.wrap(
             self.store,
@@ -37,6 +40,8 @@ class LeaseStore:
     def _pass(self, verb: str) -> Any:
         async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
             self.threads.add(threading.current_thread().name)
+            if self.error is not None and verb in self.error_of:
+                raise self.error
             if self.hangs:
                 await anyio.sleep_forever()
             if self.fails:

@@ -31,7 +31,7 @@ from controller_runtime.client import Client
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
 from controller_runtime.machinery.meta import format_micro_time
-from controller_runtime.rest import RestError
+from controller_runtime.rest import ConnectError, RestError
 
 JITTER: Final = 1.2
 _LEASE_FRACTION: Final = 0.9
@@ -273,9 +273,12 @@ class LeaderElector:
 
     async def _write(self, request: Awaitable[Lease]) -> bool:
         """Wait for the answer to a write, and remember its lease. Return True if the lease names us as the holder."""
-        self._unanswered = True
+        before, self._unanswered = self._unanswered, True
         try:
             self._observe(await request)
+        except ConnectError:
+            self._unanswered = before  # nothing was sent
+            raise
         except StatusError as error:
             self._unanswered = error.code >= 500  # the server may have stored the write nevertheless
             raise

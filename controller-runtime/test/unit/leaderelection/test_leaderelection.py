@@ -19,7 +19,7 @@ from controller_runtime.leaderelection import (
     Timing,
 )
 from controller_runtime.machinery.errors import ConflictError, ServerError
-from controller_runtime.rest import FakeResponse, FakeTransport, Request
+from controller_runtime.rest import ConnectError, FakeResponse, FakeTransport, Request
 from ctrl_testkit.leases import KEY, LeaseStore
 
 
@@ -218,6 +218,45 @@ async def test_a_holder_whose_writes_were_answered_releases_with_one_request(ser
     server.store.calls.clear()
     await one.release()
     assert [call.verb for call in server.store.calls] == ["update"]
+
+
+async def test_a_holder_whose_last_renewal_was_not_sent_releases_with_one_request(server: LeaseStore) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    server.error = ConnectError("no connection within 5 s")
+    await lead(one, 3)
+    server.error = None
+    server.store.calls.clear()
+    await one.release()
+    assert [call.verb for call in server.store.calls] == ["update"]
+    assert (await server.lease()).spec.holder_identity == ""
+
+
+async def test_a_candidate_whose_writes_were_not_sent_asks_nothing_of_the_server_when_it_stops(
+    server: LeaseStore,
+) -> None:
+    server.error, server.error_of = ConnectError("connection refused"), ("create", "update")
+    two = elector(server, "b")
+    with anyio.move_on_after(3):
+        await two.acquire()
+    server.hangs = True
+    began = anyio.current_time()
+    await two.release()
+    assert anyio.current_time() == began
+
+
+async def test_a_write_that_was_not_sent_does_not_make_an_earlier_one_known(server: LeaseStore) -> None:
+    one = elector(server, "a")
+    server.loses_answers = True
+    with anyio.move_on_after(1):
+        await one.acquire()
+    server.loses_answers = False
+    server.error, server.error_of = ConnectError("connection refused"), ("create", "update")
+    with anyio.move_on_after(3):
+        await one.acquire()
+    server.error = None
+    await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
 
 
 async def test_a_candidate_that_stops_while_it_takes_a_lapsed_lease_leaves_no_held_lease(
