@@ -173,7 +173,7 @@ class Reflector:
         if isinstance(then, Streaming) and not isinstance(state, Streaming):
             then = self._supported(then)
         self.state = then
-        return self._watch.delay_after(error)
+        return self._watch.backoff_after(error)
 
     def _supported(self, state: Streaming) -> Streaming | Listing:
         """Return ``state``, or a list in its place if the server cannot stream lists."""
@@ -223,7 +223,7 @@ class Reflector:
             self._sink.begin()
         turn = 0
         for item in page.items or ():
-            self.take("ADDED", item)
+            self.receive("ADDED", item)
             turn += max(len(item), streams.SMALLEST_OBJECT)
             if turn >= streams.TURN_BYTES:
                 turn = 0
@@ -242,7 +242,7 @@ class Reflector:
         if isinstance(self.state, Streaming):
             self._sink.begin()
 
-    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
+    def receive(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Report an object to the sink; return its resourceVersion, or an empty string if it is undecodable.
 
         An undecodable object is reported as existing or deleted if its name can be read.

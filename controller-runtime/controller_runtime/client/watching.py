@@ -122,7 +122,7 @@ class Watch(Generic[T]):
             _log.info("Watch continues", kind=str(self._kind.gvk.group_kind), after=after)
         self._failing_since, self._told = None, False
 
-    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
+    def receive(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Keep the event of an object for the caller, unless the object cannot be decoded.
 
         Raises:

@@ -100,7 +100,7 @@ class Follower(Protocol):
     def connected(self) -> None:
         """Record that the server has accepted the watch."""
 
-    def take(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
+    def receive(self, event: str, raw: msgspec.Raw | dict[str, msgspec.Raw]) -> str:
         """Process an object that was ADDED, MODIFIED or DELETED.
 
         ``raw`` are the undecoded fields of the object, which may be changed, or its text if it is nested very deeply.
@@ -187,9 +187,9 @@ class WatchLoop:
             finally:
                 if not keep:
                     await self.close()
-            self._not_before = anyio.current_time() + self._pause_after(ended)
+            self._not_before = anyio.current_time() + self._delay_before_next(ended)
 
-    def _pause_after(self, ended: Exception | None) -> float:
+    def _delay_before_next(self, ended: Exception | None) -> float:
         """Return the seconds until the next connection after one that ended, with an error or without.
 
         Raises:
@@ -220,7 +220,7 @@ class WatchLoop:
         if not self._follower.resumes(ended, failures):
             raise ended
         self._failures = failures + 1
-        return self.delay_after(ended)
+        return self.backoff_after(ended)
 
     async def open(self, *, initial_from: str | None = None) -> None:
         """Open a connection; with ``initial_from``, it first delivers every object, no older than this version."""
@@ -255,7 +255,7 @@ class WatchLoop:
                 await self._lines.aclose()
             await response.close()
 
-    def delay_after(self, error: Exception) -> float:
+    def backoff_after(self, error: Exception) -> float:
         """Return the delay after ``error``: the delay that the server requested, or the back-off."""
         if isinstance(error, api.StatusError) and error.retry_after:
             self._delay = error.retry_after * (1 + _SPREAD * self._random())
@@ -286,9 +286,9 @@ class WatchLoop:
             limit = exponential(self._silent, _SILENCE_TIMEOUT, 2 * _WATCH_TIMEOUT + 30)
         with anyio.move_on_after(limit) as watchdog:
             turn = 0
-            now, take = asyncio.get_running_loop().time, self._take
+            now, receive = asyncio.get_running_loop().time, self._receive
             async for line in self._lines:
-                if line and (take(line, initial=initial) or once):
+                if line and (receive(line, initial=initial) or once):
                     return True
                 if self._has_bookmarks and not initial:
                     limit = _SILENCE_TIMEOUT
@@ -302,7 +302,7 @@ class WatchLoop:
             return False
         raise StreamStoppedError(f"no line for {limit:.0f} s")
 
-    def _take(self, line: bytes, *, initial: bool) -> bool:
+    def _receive(self, line: bytes, *, initial: bool) -> bool:
         """Pass the event of a line to the follower; return True if every existing object has been passed.
 
         Raises:
@@ -333,7 +333,7 @@ class WatchLoop:
             return initial
         match kind:
             case "ADDED" | "MODIFIED" | "DELETED":
-                version = self._follower.take(kind, raw)
+                version = self._follower.receive(kind, raw)
                 if not initial:
                     # Initial events have no order: a watch cannot resume from their versions.
                     self.version = version or self.version

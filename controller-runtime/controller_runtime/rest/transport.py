@@ -198,9 +198,9 @@ class _Wire:
             raise errors.TransportError(str(error), host=self._base) from error
         if request.method == "HEAD":
             connection.abort()
-        if not answer.whole:
+        if not answer.is_buffered:
             return _Stream(answer, connection, self._base)
-        return CompleteResponse(answer.status, answer.body(), answer.headers, host=self._base)
+        return CompleteResponse(answer.status, answer.take_body(), answer.headers, host=self._base)
 
     async def _connect(
         self,

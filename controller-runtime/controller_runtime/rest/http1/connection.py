@@ -119,7 +119,7 @@ class Incoming:
     def __init__(self, loop: asyncio.AbstractEventLoop, bounds: Bounds | None) -> None:
         self.status = 0
         self.headers = Headers()
-        self.whole = bounds is not None
+        self.is_buffered = bounds is not None
         """True if the reader waits for the end of the response, False if it waits only for the head."""
         self.ended = False
         self.error: BaseException | None = None
@@ -155,14 +155,14 @@ class Incoming:
             self.waiter = self._loop.create_future()
             await self.waiter
 
-    def body(self) -> bytes:
+    def take_body(self) -> bytes:
         """Return the whole body. The body is not kept: a second call returns empty bytes."""
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         return body
 
-    def take(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         """Add a part of the body.
 
         Raises:
@@ -173,7 +173,7 @@ class Incoming:
         if piece:
             self._pieces.append(piece)
             self.unread += len(piece)
-            if self.whole and self.unread > self._bounds.size:
+            if self.is_buffered and self.unread > self._bounds.size:
                 self._pieces.clear()
                 most = max(self._bounds.size, self._bounds.unread if self.status < 400 else 0)
                 if self.unread > most:
@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(head + body)
             else:
                 await self._send(transport, head, body, answer)
-            while not (answer.ended or (answer.status and not answer.whole)):
+            while not (answer.ended or (answer.status and not answer.is_buffered)):
                 answer.waiter = self._loop.create_future()
                 await answer.waiter
         except BaseException:
@@ -414,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
         answer, deadline = self._answer, self._deadline
         if answer is None or deadline is None:
             return
-        if answer.whole and self._last_input:
+        if answer.is_buffered and self._last_input:
             deadline = max(deadline, self._last_input + self._idle_timeout)
             if deadline > self._total_deadline and self._loop.time() >= self._total_deadline:
                 self.abort(Error(f"the response did not end within {answer.total_timeout:g} s"))
@@ -518,7 +518,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.end()
             if not self._bodiless:
                 self._owner.free(self)
-        elif answer.status and not answer.whole:
+        elif answer.status and not answer.is_buffered:
             if answer.waiter is not None and not answer.waiter.done():
                 answer.waiter.set_result(None)
             if answer.unread > HIGH and answer.resume is None and self._transport is not None:
@@ -552,7 +552,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._informational = False
             self._reusable = self._parser.should_keep_alive()
-            answer.status, answer.whole = status, answer.whole or status >= 400
+            answer.status, answer.is_buffered = status, answer.is_buffered or status >= 400
             if b"content-encoding" in answer.headers.lines:
                 answer.decoder = _Decoder.of(answer.headers.raw(b"content-encoding").lower())
             self._finished = self._bodiless
@@ -562,7 +562,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None or self._finished:
             self._extra = True
         else:
-            answer.take(body)
+            answer.add(body)
 
     def on_message_complete(self) -> None:
         if not self._informational:

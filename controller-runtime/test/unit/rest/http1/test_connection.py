@@ -76,7 +76,7 @@ async def test_an_answer_is_the_same_however_it_is_cut(
             assert not asking.done()
             arrive(recorded.connection, piece)
         got = await asking
-        assert (got.status, got.body(), recorded.told) == (status, body, [then])
+        assert (got.status, got.take_body(), recorded.told) == (status, body, [then])
         assert "a" not in got.headers
 
 
@@ -86,7 +86,7 @@ async def test_a_body_without_a_length_lasts_until_the_connection_ends() -> None
     arrive(recorded.connection, b"HTTP/1.1 200 OK\r\n\r\nall of")
     arrive(recorded.connection, b" it")
     recorded.line.end()
-    assert ((await asking).body(), recorded.told) == (b"all of it", ["lost"])
+    assert ((await asking).take_body(), recorded.told) == (b"all of it", ["lost"])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_bytes_that_nobody_asked_for_end_the_connection(extra: bytes, late
     recorded = RecordedConnection()
     asking = await recorded.ask(HEAD)
     arrive(recorded.connection, OK if later else OK + extra)
-    assert (await asking).body() == b"ok"
+    assert (await asking).take_body() == b"ok"
     if later:
         arrive(recorded.connection, extra)
     assert recorded.told == ["free", "lost"] if later else ["lost"]
@@ -194,7 +194,7 @@ async def test_an_answer_to_head_has_no_body_whatever_it_says() -> None:
     asking = await recorded.ask(HEAD, bodiless=True)
     arrive(recorded.connection, OK[:-2])
     answer = await asking
-    assert (answer.status, answer.body(), answer.headers["content-length"], recorded.told) == (
+    assert (answer.status, answer.take_body(), answer.headers["content-length"], recorded.told) == (
         200,
         b"",
         "2",
@@ -275,7 +275,7 @@ async def test_a_refused_stream_is_read_whole() -> None:
     assert not asking.done()
     arrive(recorded.connection, b"ne")
     answer = await asking
-    assert (answer.whole, answer.body()) == (True, b"gone")
+    assert (answer.is_buffered, answer.take_body()) == (True, b"gone")
 
 
 async def test_an_answer_is_given_up_so_long_after_its_last_byte() -> None:
@@ -394,7 +394,7 @@ async def test_an_answer_that_is_not_needed_is_read_without_being_kept(status: i
         for _ in range(size // 100):
             arrive(recorded.connection, b"x" * 100)
         answer = await asking
-        return answer, len(answer.body())
+        return answer, len(answer.take_body())
 
     answer, size = await ask(1000)
     assert (answer.status, size) == (status, 1000)
