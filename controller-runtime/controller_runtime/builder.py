@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controllers and webhooks, each declared in one sentence: managed by, for, owns, watches, complete.
 
-    new_controller_managed_by(mgr).for_(TrainJob).owns(JobSet).complete(reconciler)
-    new_webhook_managed_by(mgr, TrainJob).with_validator(validator).complete()
+    new_controller_managed_by(mgr).for_(CronTab).owns(Job).complete(reconciler)
+    new_webhook_managed_by(mgr, CronTab).with_validator(validator).complete()
 
 A method may be short for a lower-level call. Then its docstring names that call.
 """

@@ -80,7 +80,7 @@ def _items(document: JSON) -> list[JSON]:
 
 
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
-    """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
+    """Apply the CRDs among ``manifests`` and return their names (``crontabs.stable.example.com``).
 
     The CRDs may not be served yet when this returns. To wait for that, use `wait_established`.
     """

@@ -23,7 +23,7 @@ LABEL_VALUE_MAX_LENGTH: Final = 63
 
 
 class GroupKind(NamedTuple):
-    """A kind without its version; renders as Go does, ``TrainJob.trainer.kubeflow.org``."""
+    """A kind without its version; renders as Go does, ``Deployment.apps``."""
 
     group: str
     kind: str
@@ -154,7 +154,7 @@ def is_dns1123_label(value: str) -> list[str]:
 
 
 def is_dns1123_subdomain(value: str) -> list[str]:
-    """Check a DNS-1123 subdomain, such as the name of a TrainJob."""
+    """Check a DNS-1123 subdomain, such as the name of a Pod."""
     text = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
         "and must start and end with an alphanumeric character"

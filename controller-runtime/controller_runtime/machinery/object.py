@@ -94,7 +94,7 @@ def _write_inside(value: object, write: Callable[[Any], Any]) -> Any:
 
 
 class Object(Struct, metaclass=_KindType):
-    """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, plural=…)``.
+    """A kind, declared with its names: ``class CronTab(Object, group=…, version=…, plural=…)``.
 
     ``kind`` defaults to the class's name. ``gvk`` and ``resource`` are class attributes. Without ``plural``
     (see :func:`unstructured` and :func:`metadata_only`), ``resource`` is None and the client uses discovery.

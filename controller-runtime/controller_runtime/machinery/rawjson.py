@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT: Final = Limits()
 """For objects written by users: decoding takes up to 50 ms and 20 MiB.
 
-A TrainJob with 100 complete pod overrides reaches half of these limits.
+An object with 100 complete pod templates reaches about half of these limits.
 """
 WIDE: Final = Limits(containers=40_000, items=80_000)
 """For objects generated from users' objects, and for single reads: decoding takes up to 200 ms and 60 MiB."""

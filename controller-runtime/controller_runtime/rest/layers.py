@@ -296,9 +296,8 @@ def not_sent(request: Request, host: str) -> errors.ConnectError:
 class Throttle:
     """Limits the rate of requests for each resource: ``burst`` at once, and then ``qps`` per second.
 
-    As in Trainer v2.3's Go manager, each kind has its own limit (controller-runtime makes a REST client for each kind,
-    and client-go a limiter for each REST client). So a burst of JobSets delays no events. Unlike in Go, the namespaces
-    whose requests wait take turns.
+    As in Go, where a manager has a REST client with its own limiter for each kind, a burst of writes of one kind delays
+    no other kind. Unlike in Go, the namespaces whose requests wait take turns.
     """
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
