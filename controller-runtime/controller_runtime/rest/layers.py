@@ -235,6 +235,8 @@ class RetryAfter:
             if wait <= UNTOLD_WAIT < wait + delay:
                 await self._tell(request, response, wait + delay)
             wait += delay
+            # We wait after the last attempt, too: the caller's next request, for whatever object, must not reach the
+            # busy server earlier than the server asked for.
             await anyio.sleep(delay)
             if retries == self._max_retries:
                 # The delay has passed, so the returned header says 0: the caller must not wait a second time.
