@@ -67,7 +67,9 @@ class LazySubResource(interfaces.SubResourceClient, LazyWriter, Protocol):
 class Backend(interfaces.Client, LazyWriter, Protocol):
     """The live client below a CachedClient. It can delete an object and return it if it still exists afterwards."""
 
-    async def remove(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> Object | None:
+    async def remove(
+        self, obj: Object, **options: Unpack[requests.DeleteOptions]
+    ) -> LazyObject[Object] | None:
         """Delete as ``delete`` does; return the object if it still exists, e.g. because of a finalizer, or None."""
 
 

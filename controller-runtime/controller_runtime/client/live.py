@@ -184,20 +184,22 @@ class LiveClient(subresources.ByName["SubResource"]):
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         await self.remove(obj, **options)
 
-    async def remove(self, obj: T, **options: Unpack[requests.DeleteOptions]) -> T | None:
-        """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None."""
+    async def remove(self, obj: T, **options: Unpack[requests.DeleteOptions]) -> LazyObject[T] | None:
+        """Delete as :meth:`delete` does; return the object if it still exists, e.g. because of a finalizer, or None.
+
+        Only the metadata of the object is decoded and checked.
+        """
         requests.check_options(requests.DeleteOptions, options)
         check_object(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
         status, body = await self._send(request)
-        if status == HTTPStatus.NO_CONTENT:
+        if status == HTTPStatus.NO_CONTENT or not still_exists(body):
             return None
-        left = rest.decoded(decode_answer, body)
-        if "kind" not in left and "metadata" not in left:
-            raise rest.AnswerError("the response to a deletion is neither a Status nor an object")
-        return rest.decoded(kind.from_json, body) if still_exists(left) else None
+        left = ResponseObject(kind, body, name=obj.name)
+        left.metadata  # noqa: B018  # reading it raises an error if this is another object
+        return left
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[requests.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
@@ -313,7 +315,7 @@ class SubResource:
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         request = requests.post(target, body.to_json(), **options)
         _, answer = await self.explain_404(obj, self._client._send(request))
-        if is_success(rest.decoded(decode_answer, answer)):
+        if rest.decoded(_decode_outline, answer).is_success:
             return body  # the server answers an eviction or a binding with a Status only
         return decode(type(body), answer)
 
@@ -446,29 +448,44 @@ def _metadata(text: bytes) -> ObjectMeta:
     return ObjectMeta.from_json(within_limits(msgspec.json.encode(fields)))
 
 
+class _Outline(msgspec.Struct):
+    """The fields that show what a response is. They are not decoded, because they may have any type and size."""
+
+    kind: msgspec.Raw = msgspec.Raw()
+    status: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
+    spec: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def kind_name(self) -> str:
+        """The kind, or an empty string."""
+        try:
+            return msgspec.json.decode(self.kind, type=str)
+        except rawjson.UNREADABLE:
+            return ""
+
+    @property
+    def is_success(self) -> bool:
+        """True for a Status that reports success."""
+        return self.kind_name == "Status" and bytes(self.status) == b'"Success"'
+
+
+_decode_outline: Final = msgspec.json.Decoder(_Outline).decode
+
+
 def _check_kind(text: bytes, kind: str) -> None:
     """Raise StatusError for a Status that reports a failure, and AnswerError for an object that is not of ``kind``."""
-    names = rest.decoded(_decode_names, text)
-    if names.kind == "Status" != kind and names.status != "Success":
-        raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
-    if kind and names.kind and names.kind != kind:
-        raise rest.AnswerError(f"the response is a {names.kind}, not a {kind}")
-
-
-class _Names(msgspec.Struct):
-    kind: object = None
-    status: object = None
-
-
-_decode_names: Final = msgspec.json.Decoder(_Names).decode
+    outline = rest.decoded(_decode_outline, text)
+    received = outline.kind_name
+    if received == "Status" != kind and not outline.is_success:
+        raise errors.from_status(rest.decoded(msgspec.json.decode, within_limits(text)), http_code=500)
+    if kind and received and received != kind:
+        raise rest.AnswerError(f"the response is a {received:.100}, not a {kind}")
 
 
 def _check_name(received: str | None, name: str) -> None:
     if name and received != name:
         raise rest.AnswerError(f"the response is the object {received!r}, not {name!r}")
-
-
-decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 
 
 def decode(kind: type[T], body: bytes) -> T:
@@ -565,18 +582,31 @@ def delete_options(**options: Unpack[requests.DeleteOptions]) -> bytes:
     return msgspec.json.encode(body)
 
 
-def still_exists(answer: dict[str, JSON]) -> bool:
-    """Return True if the server's response to a DELETE shows that the object still exists."""
-    if answer.get("kind") == "Status":
-        return False
-    metadata, spec = answer.get("metadata"), answer.get("spec")
-    if not isinstance(metadata, dict):
-        return False
-    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-    waiting = waiting or (isinstance(spec, dict) and spec.get("finalizers"))  # those of a Namespace
-    return bool(metadata.get("deletionTimestamp") and waiting)
+class _Spec(msgspec.Struct):
+    finalizers: list[str] | None = None
 
 
-def is_success(answer: dict[str, JSON]) -> bool:
-    """Return True if a response is a Status that reports success."""
-    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
+_decode_spec: Final = msgspec.json.Decoder(_Spec).decode
+
+
+def still_exists(body: bytes) -> bool:
+    """Return True if the server's response to a DELETE shows that the object still exists.
+
+    Raises:
+        StatusError: the response is a Status that reports a failure.
+        AnswerError: the response is neither a Status nor an object.
+    """
+    outline = rest.decoded(_decode_outline, body)
+    if outline.kind_name == "Status":
+        _check_kind(body, "")
+        return False
+    if not outline.metadata:
+        if not outline.kind:
+            raise rest.AnswerError("the response to a deletion is neither a Status nor an object")
+        return False
+    metadata = ResponseObject(Object, body).metadata
+    waiting = bool(metadata.finalizers or metadata.deletion_grace_period_seconds)
+    if not waiting and outline.spec:
+        with suppress(*rawjson.UNREADABLE):  # not the spec of a Namespace
+            waiting = bool(_decode_spec(outline.spec).finalizers)
+    return bool(metadata.deletion_timestamp) and waiting

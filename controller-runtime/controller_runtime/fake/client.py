@@ -206,7 +206,7 @@ class FakeClient(client.LiveClient):
         self.record("create", *_target(obj), _document_of(obj), options=options)
         return await super().create(obj, **options)
 
-    async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> T | None:
+    async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> LazyObject[T] | None:
         """Delete the object. If it has finalizers, only set its deletionTimestamp.
 
         Dependents stay until :meth:`collect_garbage`.

@@ -263,7 +263,7 @@ class Rules(Observer):
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
             ref = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
-            ended = "deletionTimestamp" in metadata and not still_exists(body)
+            ended = "deletionTimestamp" in metadata and not still_exists(response.body)
             written = Written(metadata["uid"], int(metadata["resourceVersion"]), ended)
             replica.answered.setdefault(asyncio.current_task(), {})[ref] = written
 

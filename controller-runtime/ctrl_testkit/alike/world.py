@@ -18,7 +18,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client import Backend
 from controller_runtime.envtest import open_crd
-from controller_runtime.machinery import GVK, Object, errors, openapi, unstructured
+from controller_runtime.machinery import GVK, LazyObject, Object, errors, openapi, unstructured
 
 GROUP: Final = "alike.example.org"
 RECORDED_NAMESPACE: Final = "team"
@@ -181,6 +181,8 @@ async def observe(call: Awaitable[Any]) -> Observation:
         return ["error", "ValueError", str(error)]
     if isinstance(found, list):
         return ["list", *[each.to_dict() for each in found]]
+    if isinstance(found, LazyObject):
+        found = found.object
     return ["object", found.to_dict()] if isinstance(found, Object) else ["value", found]
 
 

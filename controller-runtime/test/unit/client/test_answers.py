@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """If another server responds instead of an API server, each call raises its own error."""
 
+import json
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -83,12 +84,15 @@ async def test_a_body_that_cannot_be_decoded_is_an_error_of_the_transport(
     made = call(client(200, body, Content_Type="application/json"))
     case = request.node.callspec.id
     unseen = (
+        "another object-delete",
+        "another object-delete all",
         "another object-subresource create",
+        "other types-delete all",
         "JSON of another server-subresource create",
         "JSON of another server-delete all",
     )
-    if ("delete" in case and b'"metadata"' in body) or case in unseen:
-        # A deletion's object only shows whether it still exists; the result of a subresource may have no name.
+    if case in unseen:
+        # An object that does not exist any more is not checked; the result of a subresource may have no name.
         await made
     else:
         with pytest.raises(rest.AnswerError):
@@ -137,6 +141,31 @@ async def test_a_foreign_answer_to_a_deletion_is_no_sign_that_the_object_is_dele
 ) -> None:
     with pytest.raises(rest.AnswerError, match=problem):
         await client(200, body).remove(OBJ)
+
+
+def terminating(name: str, data: bytes) -> bytes:
+    """Return a ConfigMap that a finalizer keeps."""
+    metadata = {"name": name, "namespace": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    marked = json.dumps({**metadata, "finalizers": ["a/x"]}).encode()
+    return b'{"kind":"ConfigMap","metadata":' + marked + b',"data":' + data + b"}"
+
+
+async def test_the_object_that_a_deletion_leaves_is_checked_as_other_objects_are() -> None:
+    left = await client(200, terminating("c", b"{}")).remove(OBJ)
+    assert left is not None
+    assert left.object.metadata.finalizers == ["a/x"]
+    with pytest.raises(rest.AnswerError, match="the response is the object 'another', not 'c'"):
+        await client(200, terminating("another", b"{}")).delete(OBJ)
+    large = await client(200, terminating("c", b"[" + b"{}," * 50_000 + b"{}]")).remove(OBJ)
+    assert large is not None
+    with pytest.raises(rest.AnswerError, match="more than 40000 objects and lists"):
+        large.object  # noqa: B018
+
+
+async def test_a_failure_under_a_code_of_success_is_no_deletion() -> None:
+    status = b'{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}'
+    with pytest.raises(ForbiddenError, match="no"):
+        await client(200, status).delete(OBJ)
 
 
 def test_an_error_shows_a_page_and_no_object() -> None:
