@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, Unpack, cast
 
 import anyio
@@ -84,40 +85,45 @@ class _CachedWriter:
 
     async def update(self, obj: T, **options: Unpack[requests.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
-        return await self._recorded(obj, self._live.update(obj, **options), options)
+        return await self._recorded(obj, partial(self._live.update, obj, **options), options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        write = self._live.patch_lazily(obj, patch, **options)
+        write = partial(self._live.patch_lazily, obj, patch, **options)
         return (await self._recorded(obj, write, options, decode=True)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[requests.PatchOptions]
     ) -> LazyObject[T]:
         """Patch as :meth:`patch` does; return the object undecoded."""
-        return await self._recorded(obj, self._live.patch_lazily(obj, patch, **options), options)
+        return await self._recorded(obj, partial(self._live.patch_lazily, obj, patch, **options), options)
 
     async def apply(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        write = self._live.apply_lazily(obj, **options)
+        write = partial(self._live.apply_lazily, obj, **options)
         return (await self._recorded(obj, write, options, decode=True)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
-        return await self._recorded(obj, self._live.apply_lazily(obj, **options), options)
+        return await self._recorded(obj, partial(self._live.apply_lazily, obj, **options), options)
 
     async def _recorded(
-        self, obj: Object, write: Awaitable[S], options: requests.WriteOptions, *, decode: bool = False
+        self,
+        obj: Object,
+        write: Callable[[], Awaitable[S]],
+        options: requests.WriteOptions,
+        *,
+        decode: bool = False,
     ) -> S:
-        """Wait for the response to a write and record the object in it.
+        """Write, and record the object in the response.
 
         With ``decode``, decode a lazy object first, so that an invalid response is an error and is not recorded.
         """
         if Object not in type(obj).__mro__:
-            return await write  # which raises the error for this argument
+            return await write()  # which raises the error for this argument
         with self._cache.writing(obj):
             try:
-                stored = await write
+                stored = await write()
             except NotFoundError as error:
                 self._record_absence(obj, obj.metadata.uid, error, options)
                 raise
@@ -197,7 +203,7 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
 
     async def create(self, obj: T, **options: Unpack[requests.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        return await self._recorded(obj, self._live.create(obj, **options), options)
+        return await self._recorded(obj, partial(self._live.create, obj, **options), options)
 
     async def delete(self, obj: Object, **options: Unpack[requests.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""

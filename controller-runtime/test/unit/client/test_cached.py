@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CachedClient: which reads use the cache, and which writes are reported to it."""
 
+import gc
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Unpack
@@ -248,6 +249,28 @@ async def test_only_a_response_that_is_the_object_is_recorded_and_by_its_text(ca
                 assert (await write).metadata.resource_version == "7"
     assert cache.recorded == [("write", "c", "7")] * 3
     assert cache.texts == [body] * 3
+
+
+async def test_a_write_that_the_cache_refuses_is_not_begun(live: FakeClient) -> None:
+    class Refusing(MemoryCache):
+        def writing(self, obj: Object) -> AbstractContextManager[None]:
+            raise RuntimeError("the cache has stopped")
+
+    client, obj = CachedClient(live, Refusing()), config_map()
+    writes: list[Callable[[], Awaitable[object]]] = [
+        lambda: client.create(obj),
+        lambda: client.update(obj),
+        lambda: client.patch(obj, merge_from(obj)),
+        lambda: patch_lazily(client, obj, merge_from(obj)),
+        lambda: client.apply(obj, field_owner="me"),
+        lambda: apply_lazily(client, obj, field_owner="me"),
+        lambda: client.status.update(obj),
+    ]
+    for write in writes:
+        with pytest.raises(RuntimeError, match="the cache has stopped"):
+            await write()
+    gc.collect()  # a coroutine that was never awaited would warn now, and warnings are errors
+    assert live.calls == []
 
 
 async def test_the_token_of_a_list_is_passed_to_the_reader_that_made_it(
