@@ -281,7 +281,7 @@ class Cache:
         return self._shared.get(kind, key, self._entry(informer, kind, key), informer.unreadable.count)
 
     def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
-        entry = informer.store.get(informer.stored_key(key), asyncio.get_running_loop().time())
+        entry = informer.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
             raise errors.not_found(kind, key)
         return entry
@@ -320,7 +320,7 @@ class Cache:
         few = None if labels or limit is None else limit + 1
         entries = informer.store.select(
             asyncio.get_running_loop().time(),
-            namespace=namespace if informer.namespaced else "",
+            namespace=namespace if informer.store.namespaced else "",
             fields=fields,
             limit=few,
         )
@@ -377,14 +377,16 @@ class Cache:
     @contextmanager
     def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        writing = [(informer, informer.stored_key(obj.key)) for informer in self._informers_of(type(obj).gvk)]
-        for informer, key in writing:
-            informer.processor.begin_write(key)
+        key, writing = obj.key, []
+        for informer in self._informers_of(type(obj).gvk):
+            stored = key if informer.store.namespaced else NamespacedName("", key.name)
+            informer.processor.begin_write(stored)
+            writing.append((informer.processor, stored))
         try:
             yield
         finally:
-            for informer, key in writing:
-                informer.processor.end_write(key)
+            for processor, stored in writing:
+                processor.end_write(stored)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""
@@ -405,7 +407,7 @@ class Cache:
         """Return the uid of the cached object at ``key``, or an empty string. Does not start a watch."""
         now = asyncio.get_running_loop().time()
         for informer in self._informers_of(kind):
-            if (entry := informer.store.get(informer.stored_key(key), now)) is not None:
+            if (entry := informer.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 
@@ -415,8 +417,7 @@ class Cache:
         ``uid`` takes precedence over the uid in ``obj``. An object with the same name and another uid stays visible.
         """
         for informer in self._informers_of(type(obj).gvk):
-            key = informer.stored_key(obj.key)
-            informer.store.remember_delete(key, uid or obj.metadata.uid or "", anyio.current_time())
+            informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
     def _informers_of(self, gvk: GVK) -> Sequence[SharedInformer]:
         """Return the informers of a kind: that of full objects, then that of metadata only."""

@@ -79,11 +79,12 @@ class Informer(Generic[T]):
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
         """Yield the keys that the watch has reported, in one namespace or all, without decoding objects."""
-        return self.shared.store.observed_keys(namespace if self.shared.namespaced else "")
+        return self.shared.store.observed_keys(namespace if self.shared.store.namespaced else "")
 
     def has(self, key: NamespacedName) -> bool:
         """Return True if the watch has reported an object with this key, without decoding it."""
-        return self.shared.store.observed(self.shared.stored_key(key)) is not None
+        store = self.shared.store
+        return store.observed(key if store.namespaced else NamespacedName("", key.name)) is not None
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report every existing object to ``handler`` in the background, and changes in order as they arrive."""
@@ -107,9 +108,7 @@ class SharedInformer:
         self.gvk: GVK = kind.gvk
         self.metadata_only = issubclass(kind, PartialObjectMetadata)
         self.selection: ByObject = options.for_kind(kind)
-        self.namespaced = kind.resource is None or kind.resource.namespaced
-        """False if the kind is known to be cluster-scoped."""
-        self.store = Store()
+        self.store = Store(namespaced=kind.resource is None or kind.resource.namespaced)
         self.outage = outage
         self.unreadable = UnreadableLog(self.gvk)
         self.scope = anyio.CancelScope()
@@ -177,7 +176,7 @@ class SharedInformer:
         If the kind is cluster-scoped, it needs only one informer. For all other informers, this call never returns.
         """
         served = await resource()
-        self.namespaced = served.namespaced
+        self.store.namespaced = served.namespaced
         if not served.namespaced and "" not in self.informers:
             informer.widen()
             self.leave()
@@ -187,10 +186,6 @@ class SharedInformer:
         if informer not in self.informers.values():
             await anyio.sleep_forever()
         return served
-
-    def stored_key(self, key: NamespacedName) -> NamespacedName:
-        """Return the key of an object in the store. The server ignores a namespace of a cluster-scoped kind."""
-        return NamespacedName("", key.name) if key.namespace and not self.namespaced else key
 
     @property
     def has_synced(self) -> bool:
@@ -226,7 +221,7 @@ class SharedInformer:
         Raises:
             NamespaceNotCachedError: no informer covers the namespace.
         """
-        if not namespace or not self.namespaced:
+        if not namespace or not self.store.namespaced:
             return self.informers.values()
         informer = self.informers.get("") or self.informers.get(namespace)
         if informer is None:

@@ -136,7 +136,9 @@ class _Index:
 class Store:
     """Entries of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, namespaced: bool = True) -> None:
+        self.namespaced = namespaced
+        """False if the kind is known to be cluster-scoped. Namespaces of keys are then ignored, as by the server."""
         self._objects: dict[str, dict[str, Entry]] = {}
         self._indices: dict[str, _Index] = {}
         self._writes: dict[NamespacedName, Write] = {}
@@ -240,6 +242,7 @@ class Store:
         ``version`` is the resourceVersion in the response to the write that deleted the object, if there is one. If the
         watch has already reported that the object outlived this write, do nothing.
         """
+        key = key if self.namespaced else NamespacedName("", key.name)
         seen, observed = self.get(key, now), self.observed(key)
         if seen is None or seen.uid != uid:
             return
@@ -269,6 +272,7 @@ class Store:
 
     def get(self, key: NamespacedName, now: float) -> Entry | None:
         """Return the newest known entry, or None if the object does not exist."""
+        key = key if self.namespaced else NamespacedName("", key.name)
         if self._writes:
             self._expire(now)
             if (write := self._writes.get(key)) is not None:

@@ -228,6 +228,8 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
+        if not self._uncached and not self._live_unstructured:
+            return self._cache  # which checks the kind
         check_kind(kind)
         if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
