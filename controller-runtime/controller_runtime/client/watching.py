@@ -128,10 +128,9 @@ class Watch(Generic[T]):
         Raises:
             AnswerError: the object has no readable resourceVersion.
         """
-        text = msgspec.json.encode(raw)
         try:
-            version = rawjson.decode_marked(text).metadata.resource_version
-            decoded = decode_listed(self._kind, text)
+            version = rawjson.bookmark_of(raw).resource_version
+            decoded = decode_listed(self._kind, msgspec.json.encode(raw))
         except RecursionError as error:
             _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
             return ""

@@ -194,7 +194,7 @@ class WatchLine(msgspec.Struct):
 
 
 class Bookmark(msgspec.Struct, rename="camel"):
-    """The metadata of a bookmark."""
+    """The metadata that a bookmark has, and of which every object of a watch has the version."""
 
     resource_version: str = ""
     annotations: dict[str, str] | None = None
@@ -212,7 +212,19 @@ class Marked(msgspec.Struct):
 
 
 decode_line: Final = msgspec.json.Decoder(WatchLine).decode
-decode_marked: Final = msgspec.json.Decoder(Marked).decode
+_decode_bookmark: Final = msgspec.json.Decoder(Bookmark).decode
+_decode_marked: Final = msgspec.json.Decoder(Marked).decode
+
+
+def bookmark_of(obj: msgspec.Raw | dict[str, msgspec.Raw]) -> Bookmark:
+    """Return the version and the annotations of an object, given as its undecoded fields or as its text.
+
+    Raises one of :data:`UNREADABLE` if they have other types.
+    """
+    if not isinstance(obj, dict):
+        return _decode_marked(obj).metadata
+    metadata = obj.get("metadata")
+    return Bookmark() if metadata is None else _decode_bookmark(metadata)
 
 
 class PageMeta(msgspec.Struct, rename="camel"):

@@ -316,9 +316,7 @@ class WatchLoop:
             except (RecursionError, msgspec.ValidationError):  # the latter for an object that is no map
                 fields = rawjson.fields(line)
                 kind, raw = msgspec.json.decode(fields["type"], type=str), fields["object"]
-            bookmark = (
-                rawjson.decode_marked(msgspec.json.encode(raw)).metadata if kind == "BOOKMARK" else None
-            )
+            bookmark = rawjson.bookmark_of(raw) if kind == "BOOKMARK" else None
         except (*rawjson.UNREADABLE, KeyError) as error:
             self._follower.skip(f"a watch line of {len(line)} bytes is unreadable: {error}")
             return False
