@@ -53,6 +53,8 @@ class Watch(Generic[T]):
         self._listed: ObjectList[T] | None = None
         """The existing objects that have not been returned yet, the next one last."""
         self._event: WatchEvent[T] | None = None
+        self._waiting: anyio.CancelScope | None = None
+        """The scope of a task that waits for the next event."""
         self._connected = self._closed = False
         self._is_open = self._breaks = False
         """``_breaks`` is True if the last failure was that of an open connection."""
@@ -71,26 +73,37 @@ class Watch(Generic[T]):
     async def __anext__(self) -> WatchEvent[T]:
         if self._closed:
             raise StopAsyncIteration
+        event: WatchEvent[T] | None = None
         try:
-            if self._list_first:
-                if self._listed is None:
-                    options = self._options
-                    self._listed = await self._client.list(
-                        self._kind,
-                        namespace=options.get("namespace", ""),
-                        labels=options.get("labels"),
-                        fields=options.get("fields"),
-                    )
-                    self._listed.reverse()
-                if self._listed:
-                    return WatchEvent("ADDED", self._listed.pop())
-                self._loop.version = self._listed.resource_version
-                self._list_first, self._listed = False, None
-            while self._event is None:
-                await self._loop.follow(once=True)
+            with anyio.CancelScope() as self._waiting:
+                event = await self._next()
         except (errors.StatusError, rest.RestError):
             self._closed = True
             raise
+        finally:
+            self._waiting = None
+        if self._closed or event is None:  # another task has called aclose meanwhile
+            await self._loop.close()
+            raise StopAsyncIteration
+        return event
+
+    async def _next(self) -> WatchEvent[T]:
+        if self._list_first:
+            if self._listed is None:
+                options = self._options
+                self._listed = await self._client.list(
+                    self._kind,
+                    namespace=options.get("namespace", ""),
+                    labels=options.get("labels"),
+                    fields=options.get("fields"),
+                )
+                self._listed.reverse()
+            if self._listed:
+                return WatchEvent("ADDED", self._listed.pop())
+            self._loop.version = self._listed.resource_version
+            self._list_first, self._listed = False, None
+        while self._event is None:
+            await self._loop.follow(once=True)
         event, self._event = self._event, None
         return event
 
@@ -103,9 +116,12 @@ class Watch(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and close the connection."""
+        """Stop, and close the connection. If another task waits for the next event, its iteration ends."""
         self._closed = True
-        await self._loop.close()
+        if self._waiting is not None:
+            self._waiting.cancel()  # this task closes the connection
+        else:
+            await self._loop.close()
 
     # What the watch loop calls.
 

@@ -245,6 +245,42 @@ async def test_a_watch_that_was_closed_stays_closed() -> None:
         await anext(watch)
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([lines(line("ADDED", "a", 2), quiet=True)], id="a quiet connection"),
+        pytest.param(
+            [lines(line("ADDED", "a", 2)), *[answer(503, refusal(503, "ServiceUnavailable"))] * 9],
+            id="a pause after a failure",
+        ),
+    ],
+)
+async def test_a_watch_that_is_closed_while_another_task_waits_ends_the_iteration_there(
+    answers: list[Answer],
+) -> None:
+    responses: list[rest.FakeResponse] = []
+    seen: list[str] = []
+
+    def respond(_: rest.Request) -> rest.FakeResponse:
+        responses.append(answers[len(responses)]())
+        return responses[-1]
+
+    watch = LiveClient(rest.FakeTransport(respond)).watch(ConfigMap, resource_version="1")
+
+    async def iterate() -> None:
+        seen.extend([event.object.name async for event in watch])
+        seen.append("ended")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(iterate)
+        await anyio.sleep(1.5)
+        began = anyio.current_time()
+        await watch.aclose()
+    assert anyio.current_time() == began
+    assert seen == ["a", "ended"]
+    assert responses[0].closed
+
+
 def told(lines: list[Any]) -> list[tuple[str, str]]:
     return [(line["log_level"], line["event"]) for line in lines if line["log_level"] != "debug"]
 
