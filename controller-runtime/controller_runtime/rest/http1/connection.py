@@ -35,6 +35,8 @@ _MOST_RENDERED: Final = 256
 _SMALL: Final = 1 << 16
 """A body of up to this many bytes is sent together with the head; a larger body is sent in parts of this size."""
 _LONGEST_HEAD: Final = 1 << 20
+_LONGEST_JOINED: Final = 1 << 16
+"""Maximum number of bytes of a header that has several lines. Joining tens of thousands of lines would take seconds."""
 HIGH: Final = 1 << 18
 """The connection stops reading a stream that has more unread bytes than this."""
 LOW: Final = 1 << 16
@@ -77,12 +79,19 @@ class Headers(Mapping[str, str]):
         """For each name in lower case, the name as it was sent, and the value."""
 
     def add(self, name: bytes, value: bytes) -> None:
-        """Add a line."""
+        """Add a line.
+
+        Raises:
+            Error: the lines of a header that are joined are too long together.
+        """
         key = name.lower()
         if key not in self.lines:
             self.lines[key] = (name, value)
         elif key in _JOINED:
-            self.lines[key] = (name, self.lines[key][1] + b", " + value)
+            joined = self.lines[key][1] + b", " + value
+            if len(joined) > _LONGEST_JOINED:
+                raise Error(f"malformed response: its header {key!r} is longer than {_LONGEST_JOINED} bytes")
+            self.lines[key] = (name, joined)
 
     def clear(self) -> None:
         """Remove all lines. This is called after the head of an interim response."""
@@ -598,4 +607,6 @@ class _Decoder:
             raise Error(f"the response cannot be decoded: {error}") from error
         if self._inflate.unconsumed_tail:
             raise Error(f"the response cannot be decoded: {len(piece)} bytes become more than {_EXPANSION}")
+        if self._inflate.unused_data:
+            raise Error("the response cannot be decoded: other data follows its compressed body")
         return decoded

@@ -154,6 +154,15 @@ async def test_an_answer_that_breaks_off_says_how(
             + gzip.compress(SECRET, mtime=0)[:20],
             "its compressed body is incomplete",
         ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 42\r\n\r\n"
+            + gzip.compress(b"a", mtime=0) * 2,
+            "other data follows its compressed body",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\n" + b"Warning: a\r\n" * 50_000,
+            "malformed response: its header b'warning' is longer than 65536 bytes",
+        ),
     ],
 )
 async def test_what_is_no_answer_ends_the_connection_and_says_why(arrived: bytes, text: str) -> None:
