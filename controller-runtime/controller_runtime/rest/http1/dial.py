@@ -111,6 +111,9 @@ class Dialer:
     def __init__(
         self, origin: Origin, *, proxy: Origin | None = None, server_name: str = "", user_agent: str
     ) -> None:
+        """Raise Error if a host or ``server_name`` is a name that neither a resolver nor TLS accepts."""
+        for name in (origin.host, server_name, proxy.host if proxy is not None else ""):
+            _check_name(name)
         self._origin = origin
         self._proxy = proxy
         self._server_name = server_name or origin.host
@@ -161,7 +164,9 @@ class Dialer:
                 await loop.create_connection(lambda: connection, sock=made)
         except BaseException as error:
             connection.abort()
-            if isinstance(error, OSError):  # also the kernel's ETIMEDOUT: our own limit is a cancellation here
+            if isinstance(
+                error, OSError
+            ):  # also the kernel's ETIMEDOUT: our own limit is a cancellation here
                 raise Error(_reason(error)) from error
             raise
         return connection
@@ -206,6 +211,15 @@ class Dialer:
             raise Error(f"proxy {proxy.url}: {error}") from error
         if answer.status >= 300:
             raise Error(f"proxy {proxy.url}: CONNECT {target} returned status {answer.status}")
+
+
+def _check_name(name: str) -> None:
+    try:
+        name.encode("idna")  # as the resolver and TLS do
+    except UnicodeError as error:
+        raise Error(f"{name!r} is not a host name: {error}") from error
+    if name.startswith(".") or "\0" in name:
+        raise Error(f"{name!r} is not a host name")
 
 
 def _present(transport: asyncio.Transport | None) -> asyncio.Transport:

@@ -340,6 +340,29 @@ def info(address: Any) -> dial.AddrInfo:
     return (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
 
 
+@pytest.mark.parametrize("host", ["a" * 64 + ".test", "a..test"], ids=["a long label", "an empty label"])
+def test_a_host_that_no_resolver_accepts_is_an_error_of_connecting(run: Run, host: str) -> None:
+    async def main() -> None:
+        async with rest.Transport(rest.Config(f"http://{host}")) as transport:
+            with pytest.raises(
+                rest.ConnectError, match=rf"^http://{host}: '{host}' is not a host name: .*label"
+            ):
+                await transport.send(GET)
+
+    run(main)
+
+
+def test_a_server_name_that_tls_does_not_accept_is_an_error_of_connecting(run: Run, trust: Trust) -> None:
+    tls = rest.TLSConfig(ca=trust.authority.certificate, server_name=".test")
+
+    async def main() -> None:
+        async with rest.Transport(rest.Config("https://127.0.0.1:1", tls=tls)) as transport:
+            with pytest.raises(rest.ConnectError, match=r"'\.test' is not a host name"):
+                await transport.send(GET)
+
+    run(main)
+
+
 @pytest.fixture
 def full() -> Iterator[int]:
     """The port of a listener that lets the packets of further connections vanish."""
