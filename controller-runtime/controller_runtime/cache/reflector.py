@@ -274,7 +274,9 @@ class Reflector:
         unknown = isinstance(error, api.ExpiredError) or (
             isinstance(error, api.StatusError) and is_too_large_resource_version_error(error)
         )
-        if unknown or failures >= MAX_RESUMES:
+        # A list would cost a busy server more than the watch that it refuses.
+        busy = isinstance(error, api.TooManyRequestsError)
+        if unknown or (failures >= MAX_RESUMES and not busy):
             return False
         # A server that is starting rejects requests for a short time: resume instead of listing again.
         self._sink.failed(error)

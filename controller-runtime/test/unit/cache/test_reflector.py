@@ -284,6 +284,19 @@ async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_sai
     assert len(server.streams) == 1
 
 
+async def test_a_server_that_stays_too_busy_for_a_watch_is_not_asked_for_a_list(server: Any) -> None:
+    await server.watched()
+    server.faults.extend([refusal(429, "TooManyRequests")] * 12)
+    await anyio.sleep(5)
+    before = server.hang_up()
+    with anyio.fail_after(600):
+        while len(server.queries) < before + 13:
+            await anyio.sleep(1)
+    assert len(server.streams) == 1
+    after = server.queries[before:]
+    assert all("watch" in query and "sendInitialEvents" not in query for query in after)
+
+
 async def test_a_stream_that_never_begins_falls_back_to_a_list(server: Any) -> None:
     server.put("a")
     server.faults.append(lambda _request: FakeResponse(lines=forever()))
