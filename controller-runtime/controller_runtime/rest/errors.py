@@ -21,7 +21,8 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 
@@ -129,12 +130,13 @@ def status_error(
 ) -> errors.StatusError:
     """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty.
 
-    The error of a body that is no Status, such as the page of a proxy, contains ``host``, the code and the text.
+    The error of a body that is no Status, such as the page of a proxy, contains ``host``, the code and the text. A body
+    that exceeds the limits of ``machinery.rawjson`` is not decoded.
     """
-    try:
-        status: JSON = msgspec.json.decode(body)
-    except rawjson.UNREADABLE:
-        status = None
+    status: JSON = None
+    if len(body) <= rawjson.SMALL or rawjson.check(body) is None:
+        with suppress(*rawjson.UNREADABLE):
+            status = msgspec.json.decode(body)
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = _text(body)
         said = f"the server answered {http_code}" + (f": {text}" if text else " without a message")
@@ -166,6 +168,8 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
     try:
         moment = parsedate_to_datetime(value)
-        return errors.bounded_wait((moment - (now or datetime.now(moment.tzinfo))).total_seconds())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)  # dates of HTTP are in UTC, also in the form that does not say so
+        return errors.bounded_wait((moment - (now or datetime.now(UTC))).total_seconds())
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

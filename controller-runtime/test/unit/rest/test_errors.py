@@ -27,6 +27,14 @@ def test_a_body_that_is_no_status_still_gives_the_code(body: bytes) -> None:
     assert "503" in str(error)
 
 
+def test_a_body_that_would_take_seconds_to_decode_is_taken_as_a_text() -> None:
+    large = b'{"kind":"Status","code":409,"message":"no","details":{"causes":[' + b"{}," * 100_000 + b"{}]}}"
+    error = errors.status_error(500, {}, large)
+    assert isinstance(error, api.ServerError)
+    assert str(error).startswith('the server answered 500: {"kind":"Status","code":409,')
+    assert len(str(error)) < 600
+
+
 NGINX = b"""<html>\r\n<head><title>502 Bad Gateway</title><style>h1 {color: red}</style></head>\r\n<body>
 <!-- a padding to disable MSIE and Chrome friendly error page -->
 <center><h1>502 Bad Gateway</h1></center>\r\n<hr><center>nginx/1.25 &amp; more</center>\r\n</body>\r\n</html>"""
@@ -75,6 +83,9 @@ def test_the_wait_that_a_status_names_is_a_minute_at_most(seconds: str, wait: fl
         ("5", 5),
         ("-5", 0),
         ("Wed, 01 Jan 2025 00:00:30 GMT", 30),
+        ("Wed, 01 Jan 2025 02:00:30 +0200", 30),
+        ("Wednesday, 01-Jan-25 00:00:30 GMT", 30),
+        ("Wed Jan  1 00:00:30 2025", 30),
         ("soon", None),
         ("86400", 60),
         ("9" * 400, 60),
