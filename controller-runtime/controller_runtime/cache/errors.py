@@ -17,7 +17,7 @@ If an object does not exist, a read raises ``NotFoundError``, like a request to 
 from __future__ import annotations
 
 from controller_runtime.machinery import GVK, NamespacedName, Object
-from controller_runtime.machinery import errors as api
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.gojson import quote
 from controller_runtime.machinery.raised import ExpectedError
 
@@ -76,7 +76,7 @@ class BadObjectError(CacheError, ExpectedError):
         self.key = key
 
 
-def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
+def not_found(kind: type[Object], key: NamespacedName) -> NotFoundError:
     """Return the error that the API server would send for an object that does not exist."""
     resource = kind.resource
     group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
@@ -85,7 +85,7 @@ def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
         "group": kind.gvk.group,
         "kind": resource.plural if resource else kind.gvk.kind,
     }
-    error = api.NotFoundError(
+    error = NotFoundError(
         f"{group_resource} {quote(key.name)} not found", code=404, reason="NotFound", details=details
     )
     error.namespace = key.namespace

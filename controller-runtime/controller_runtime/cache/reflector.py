@@ -29,8 +29,16 @@ import msgspec
 
 from controller_runtime import rest
 from controller_runtime.machinery import Resource, rawjson
-from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.backoff import RandomFunc
+from controller_runtime.machinery.errors import (
+    BadRequestError,
+    ExpiredError,
+    InvalidError,
+    MethodNotAllowedError,
+    ServerTimeoutError,
+    StatusError,
+    TooManyRequestsError,
+)
 from controller_runtime.rest import StreamStoppedError, streams
 from controller_runtime.rest import request as requests
 
@@ -76,27 +84,27 @@ def after_failure(state: State, error: Exception, known: str) -> Streaming | Lis
     """
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
-    if isinstance(error, api.StatusError) and is_too_large_resource_version_error(error):
+    if isinstance(error, StatusError) and is_too_large_resource_version_error(error):
         # This server lags behind the server used before: request the newest state that this server has.
         return Streaming("")
     if isinstance(state, Watching):
         return Streaming(known)
-    if isinstance(error, api.ExpiredError):
+    if isinstance(error, ExpiredError):
         return (
             Listing("", paged=False) if isinstance(state, Listing) and state.continue_token else Streaming("")
         )
     return state
 
 
-def is_too_large_resource_version_error(error: api.StatusError) -> bool:
+def is_too_large_resource_version_error(error: StatusError) -> bool:
     """Return True if the server has not yet reached the requested resourceVersion."""
     if error.has_cause("ResourceVersionTooLarge"):
         return True
-    return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
+    return isinstance(error, ServerTimeoutError) and "Too large resource version" in error.message
 
 
-_CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAllowedError, StreamStoppedError)
-FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError)
+_CANNOT_STREAM: Final = (InvalidError, BadRequestError, MethodNotAllowedError, StreamStoppedError)
+FAILURES: Final = (StatusError, rest.RestError, errors.BadObjectError)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -271,11 +279,11 @@ class Reflector:
 
     def resumes(self, error: Exception, failures: int) -> bool:
         """Return True unless the objects must be listed again: the version is unknown, or resuming keeps failing."""
-        unknown = isinstance(error, api.ExpiredError) or (
-            isinstance(error, api.StatusError) and is_too_large_resource_version_error(error)
+        unknown = isinstance(error, ExpiredError) or (
+            isinstance(error, StatusError) and is_too_large_resource_version_error(error)
         )
         # A list would cost a busy server more than the watch that it refuses.
-        busy = isinstance(error, api.TooManyRequestsError)
+        busy = isinstance(error, TooManyRequestsError)
         if unknown or (failures >= MAX_RESUMES and not busy):
             return False
         # A server that is starting rejects requests for a short time: resume instead of listing again.

@@ -17,7 +17,7 @@ import pydantic_core
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName, Object
-from controller_runtime.machinery import errors as api
+from controller_runtime.machinery.errors import first_problem
 from controller_runtime.machinery.rawjson import metadata_text
 
 from . import errors
@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         try:
             return kind.from_json(self.data)
         except pydantic_core.ValidationError as error:
-            reason = ": ".join(api.first_problem(error))
+            reason = ": ".join(first_problem(error))
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:

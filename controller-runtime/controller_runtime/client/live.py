@@ -22,10 +22,10 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Struct,
-    errors,
     rawjson,
 )
 from controller_runtime.machinery.base import MASK, check_secret_values, unset_fields
+from controller_runtime.machinery.errors import NotFoundError, StatusError, from_status
 from controller_runtime.machinery.object import check_kind, check_object
 from controller_runtime.machinery.patch import RawPatch, check_patch
 from controller_runtime.rest import request as requests
@@ -280,7 +280,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         response = await self.transport.send(request)
         try:
             await response.raise_for_status()
-        except errors.NotFoundError as error:
+        except NotFoundError as error:
             error.namespace = request.namespace
             raise
         if _is_logged(logging.DEBUG):
@@ -349,19 +349,19 @@ class SubResource:
         """
         try:
             return await call
-        except errors.NotFoundError as error:
+        except NotFoundError as error:
             kind, client = type(obj), self._client
             if not error.is_about(kind.gvk, kind.resource, obj.name):
                 raise
             stored = None
-            with suppress(errors.StatusError, rest.RestError):
+            with suppress(StatusError, rest.RestError):
                 resource = await client.mapper.resource_for(kind)
                 read = requests.get(resource, obj.namespace, obj.name, metadata_only=True)
                 stored = ResponseObject(PartialObjectMetadata, (await client._send(read))[1]).metadata
             if stored is None or obj.metadata.uid not in (None, stored.uid):
                 raise
             text = f"{kind.gvk.group_kind} {obj.key} exists, but its kind has no subresource {self._name}"
-            raise errors.NotFoundError(text, code=404, reason="NotFound") from error
+            raise NotFoundError(text, code=404, reason="NotFound") from error
 
     async def apply_lazily(self, obj: T, **options: Unpack[requests.ApplyOptions]) -> LazyObject[T]:
         """Server-side apply the subresource; return the object undecoded."""
@@ -478,7 +478,7 @@ def _check_kind(text: bytes, kind: str) -> None:
     outline = rest.decoded(_decode_outline, text)
     received = outline.kind_name
     if received == "Status" != kind and not outline.is_success:
-        raise errors.from_status(rest.decoded(msgspec.json.decode, within_limits(text)), http_code=500)
+        raise from_status(rest.decoded(msgspec.json.decode, within_limits(text)), http_code=500)
     if kind and received and received != kind:
         raise rest.AnswerError(f"the response is a {received:.100}, not a {kind}")
 

@@ -13,7 +13,8 @@ import anyio
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import Object, PartialObjectMetadata, errors, rawjson
+from controller_runtime.machinery import Object, PartialObjectMetadata, rawjson
+from controller_runtime.machinery.errors import ExpiredError, StatusError, TooManyRequestsError
 from controller_runtime.rest import request as requests
 
 from .interfaces import EventType, ObjectList, WatchEvent
@@ -77,7 +78,7 @@ class Watch(Generic[T]):
         try:
             with anyio.CancelScope() as self._waiting:
                 event = await self._next()
-        except (errors.StatusError, rest.RestError):
+        except (StatusError, rest.RestError):
             self._closed = True
             raise
         finally:
@@ -174,9 +175,9 @@ class Watch(Generic[T]):
         """
         del failures
         self._breaks, self._is_open = self._is_open, False
-        if isinstance(error, errors.StatusError):
-            busy = error.code >= 500 or isinstance(error, errors.TooManyRequestsError)
-            passes = busy and not isinstance(error, errors.ExpiredError)
+        if isinstance(error, StatusError):
+            busy = error.code >= 500 or isinstance(error, TooManyRequestsError)
+            passes = busy and not isinstance(error, ExpiredError)
         else:
             passes = isinstance(error, rest.TransportError | rest.StreamStoppedError)
             passes = passes and not isinstance(error, _EventError)

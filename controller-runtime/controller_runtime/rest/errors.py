@@ -29,7 +29,15 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.machinery import GVK, JSON, errors, raised, rawjson
+from controller_runtime.machinery import GVK, JSON, raised, rawjson
+from controller_runtime.machinery.errors import (
+    MAX_RETRY_AFTER,
+    StatusError,
+    bounded_wait,
+    first_problem,
+    from_status,
+    one_line,
+)
 from controller_runtime.machinery.printable import cut, printable_line
 
 T = TypeVar("T")
@@ -117,17 +125,15 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 def undecodable(body: bytes, error: Exception) -> AnswerError:
     """Return the error for a body that a decoder refused with ``error``."""
     if isinstance(error, pydantic_core.ValidationError):
-        reason = ": ".join(errors.first_problem(error)).lstrip(": ")  # without values from the body
+        reason = ": ".join(first_problem(error)).lstrip(": ")  # without values from the body
     else:
-        reason = errors.one_line(error)
+        reason = one_line(error)
     # The error does not quote an object, which may be a Secret.
     shown = "" if body[:1] == b"{" else f"; its {len(body)} bytes begin with {body[:_EXCERPT]!r}"
     return AnswerError(f"the response cannot be decoded: {reason[:_REASON]}{shown}")
 
 
-def status_error(
-    http_code: int, headers: Mapping[str, str], body: bytes, *, host: str = ""
-) -> errors.StatusError:
+def status_error(http_code: int, headers: Mapping[str, str], body: bytes, *, host: str = "") -> StatusError:
     """Return the error for a response with status 400 or more; its body may be a metav1.Status, text or empty.
 
     The error of a body that is no Status, such as the page of a proxy, contains ``host``, the code and the text. A body
@@ -141,9 +147,7 @@ def status_error(
         text = _text(body)
         said = f"the server answered {http_code}" + (f": {text}" if text else " without a message")
         status = {"message": f"{host}: {said}" if host else said}
-    return errors.from_status(
-        status, http_code=http_code, retry_after=parse_retry_after(headers.get("Retry-After"))
-    )
+    return from_status(status, http_code=http_code, retry_after=parse_retry_after(headers.get("Retry-After")))
 
 
 def _text(body: bytes) -> str:
@@ -165,11 +169,12 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
     if value.removeprefix("-").isdecimal():
         # A longer number exceeds the bound, and Python refuses to parse a number of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
-        return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
+        return bounded_wait(0 if negative else MAX_RETRY_AFTER if long else int(value))
     try:
         moment = parsedate_to_datetime(value)
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)  # dates of HTTP are in UTC, also in the form that does not say so
-        return errors.bounded_wait((moment - (now or datetime.now(UTC))).total_seconds())
+            # Dates of HTTP are in UTC, also in the form that does not say so.
+            moment = moment.replace(tzinfo=UTC)
+        return bounded_wait((moment - (now or datetime.now(UTC))).total_seconds())
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

@@ -24,8 +24,14 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime.machinery import Resource, rawjson
-from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.backoff import Backoff, RandomFunc, exponential
+from controller_runtime.machinery.errors import (
+    ForbiddenError,
+    MethodNotAllowedError,
+    NotFoundError,
+    StatusError,
+    from_status,
+)
 
 from . import errors, http1
 from . import request as requests
@@ -45,7 +51,7 @@ TURN_BYTES: Final = 256 << 10
 """Other tasks get a turn after this many bytes of objects."""
 SMALLEST_OBJECT: Final = 16 << 10
 """Each object counts as at least this many bytes of a turn."""
-DENIED: Final = (api.NotFoundError, api.ForbiddenError, api.MethodNotAllowedError, errors.NoKindMatchError)
+DENIED: Final = (NotFoundError, ForbiddenError, MethodNotAllowedError, errors.NoKindMatchError)
 """The server refuses the kind itself: it is not served, or access is denied."""
 
 
@@ -182,7 +188,7 @@ class WatchLoop:
                 keep = await self._read(once=once)
                 if keep:
                     return
-            except (api.StatusError, errors.RestError) as error:
+            except (StatusError, errors.RestError) as error:
                 ended = error
             finally:
                 if not keep:
@@ -257,7 +263,7 @@ class WatchLoop:
 
     def backoff_after(self, error: Exception) -> float:
         """Return the delay after ``error``: the delay that the server requested, or the back-off."""
-        if isinstance(error, api.StatusError) and error.retry_after:
+        if isinstance(error, StatusError) and error.retry_after:
             self._delay = error.retry_after * (1 + _SPREAD * self._random())
         else:
             backoff = self._denied_backoff if isinstance(error, DENIED) else self._backoff
@@ -340,7 +346,7 @@ class WatchLoop:
                     status = msgspec.json.decode(msgspec.json.encode(raw))
                 except rawjson.UNREADABLE:
                     status = None
-                raise api.from_status(status if isinstance(status, dict) else {}, http_code=500)
+                raise from_status(status if isinstance(status, dict) else {}, http_code=500)
             case other:
                 self._follower.skip(f"a watch line of unknown type {other!r}")
         return False
