@@ -251,7 +251,7 @@ class _Session:
         seconds, bounds = request.timeout, request.bounds
         limits = aiohttp.ClientTimeout()  # without limits: a stream lasts
         if not request.stream:
-            limits = aiohttp.ClientTimeout(total=bounds.seconds, sock_read=seconds)
+            limits = aiohttp.ClientTimeout(total=bounds.seconds, connect=seconds, sock_read=seconds)
         options: dict[str, Any] = (
             {"server_hostname": session.server_hostname} if session.server_hostname else {}
         )
@@ -311,6 +311,9 @@ def _errors(host: str, request: rest.Request) -> Iterator[None]:
     """Convert the errors of aiohttp."""
     try:
         yield
+    except aiohttp.ConnectionTimeoutError as error:
+        text = f"no connection for {request.method} {request.path} in time"
+        raise rest.ConnectTimeoutError(text, host=host) from error
     except TimeoutError as error:
         text = f"no response to {request.method} {request.path} in time"
         raise rest.TransportTimeoutError(text, host=host) from error
