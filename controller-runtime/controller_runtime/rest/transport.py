@@ -192,7 +192,7 @@ class _Wire:
             # Idle connections may hang as this one does. Those in use time out themselves, or prove that they work.
             pool.close_idle()
             raise errors.TransportTimeoutError(
-                f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
+                f"{error} to {request.method} {request.path} within {timeout:g} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error

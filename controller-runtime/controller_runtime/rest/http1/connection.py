@@ -346,11 +346,11 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             GoneError: the connection was closed before the first byte of the response.
             Error: the response is malformed, was cut off, or exceeds ``bounds``.
-            TimeoutError: the response was not received in time.
+            TimeoutError: the response was not received in time; the text says which part of it.
         """
         transport = self._transport or self.transport
         answer = self._answer = Incoming(self._loop, bounds)
-        self._bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
+        self._bodiless, self._head_size = bodiless, 0
         if deadline is not None:
             self._idle_timeout = timeout or 0.0
             self._total_deadline = self._loop.time() + answer.total_timeout
@@ -423,7 +423,9 @@ class Connection(asyncio.BufferedProtocol):
         answer, deadline = self._answer, self._deadline
         if answer is None or deadline is None:
             return
-        if answer.is_buffered and self._last_input:
+        if answer.status and not answer.is_buffered:
+            return  # the head of a stream came in time, although its reader has not been resumed yet
+        if answer.status:
             deadline = max(deadline, self._last_input + self._idle_timeout)
             if deadline > self._total_deadline and self._loop.time() >= self._total_deadline:
                 self.abort(Error(f"the response did not end within {answer.total_timeout:g} s"))
@@ -432,7 +434,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._loop.time() < deadline:
             self._wait_until(deadline)
         else:
-            self.abort(TimeoutError())
+            self.abort(TimeoutError("no further part of the response" if answer.status else "no response"))
 
     def _end(self, error: BaseException | None) -> None:
         """End the current response and report the connection as lost."""
@@ -493,9 +495,7 @@ class Connection(asyncio.BufferedProtocol):
             # No request is in progress: these bytes could be mistaken for the next response.
             self.abort()
             return
-        if answer.status:
-            self._last_input = self._loop.time()
-        else:
+        if not answer.status:
             self._head_size += len(data)
             if self._head_size > _LONGEST_HEAD:
                 self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
@@ -527,10 +527,12 @@ class Connection(asyncio.BufferedProtocol):
             answer.end()
             if not self._bodiless:
                 self._owner.free(self)
-        elif answer.status and not answer.is_buffered:
-            if answer.waiter is not None and not answer.waiter.done():
+        elif answer.status:
+            self._last_input = self._loop.time()
+            streams = not answer.is_buffered
+            if streams and answer.waiter is not None and not answer.waiter.done():
                 answer.waiter.set_result(None)
-            if answer.unread > HIGH and answer.resume is None and self._transport is not None:
+            if streams and answer.unread > HIGH and answer.resume is None and self._transport is not None:
                 self._transport.pause_reading()
                 answer.resume = self._resume
 

@@ -270,7 +270,8 @@ async def test_an_answer_that_stops_coming_is_given_up() -> None:
         await asyncio.sleep(30)
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        with pytest.raises(rest.TransportTimeoutError):
+        text = r"no further part of the response to GET /x within 0.1 s$"
+        with pytest.raises(rest.TransportTimeoutError, match=text):
             await transport.send(rest.Request("GET", "/x", timeout=0.1))
 
 

@@ -302,6 +302,26 @@ async def test_an_answer_is_given_up_so_long_after_its_last_byte() -> None:
     assert recorded.told == ["lost"]
 
 
+async def test_a_complete_head_gives_as_much_time_as_a_part_of_the_body() -> None:
+    recorded, loop = RecordedConnection(), asyncio.get_running_loop()
+    asking = asyncio.ensure_future(recorded.connection.ask(HEAD, timeout=30, deadline=loop.time() + 30))
+    await asyncio.sleep(20)
+    arrive(recorded.connection, OK[:-2])
+    await asyncio.sleep(29)
+    arrive(recorded.connection, b"ok")
+    assert (await asking).take_body() == b"ok"
+
+
+async def test_the_head_of_a_stream_that_comes_with_the_deadline_is_in_time() -> None:
+    recorded, loop = RecordedConnection(), asyncio.get_running_loop()
+    deadline = loop.time() + 30
+    # The event loop handles both in one turn, and resumes the reader in the next.
+    loop.call_at(deadline, arrive, recorded.connection, STREAM)
+    asking = recorded.connection.ask(HEAD, bounds=None, timeout=30, deadline=deadline)
+    assert (await asking).status == 200
+    assert not recorded.line.ended
+
+
 async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it() -> None:
     loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
     slow, stream = RecordedConnection(), RecordedConnection()
