@@ -550,6 +550,25 @@ async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fenc
     assert (fenced.relay.accepted, fenced.unanswered) == (1, [])
 
 
+async def test_a_write_that_waited_for_its_turn_is_not_sent_after_the_fence_closed() -> None:
+    heads: list[str] = []
+    may_write = [True]
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head.partition(" HTTP")[0])
+        writer.write(body(b"{}"))
+
+    async with serving(answer) as host:
+        config, patch = rest.Config(host, qps=5, burst=1), rest.Request("PATCH", "/x")
+        async with rest.Transport(config, may_write=lambda: may_write[0]) as transport:
+            await transport.send(patch)
+            asyncio.get_running_loop().call_later(0.1, may_write.__setitem__, 0, False)
+            with pytest.raises(rest.ConnectError, match="PATCH /x is not sent: leadership was lost"):
+                await transport.send(patch)
+            await transport.send(GET)
+    assert heads == ["PATCH /x", "GET /x"]
+
+
 async def test_a_write_without_a_response_is_reported_if_it_was_sent(fenced: Fenced) -> None:
     fenced.relay.go_on.set()
     for method in ("GET", "POST"):
