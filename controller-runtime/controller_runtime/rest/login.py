@@ -185,6 +185,9 @@ class Issuer:
     async def renewed(self, refresh_token: str) -> tuple[str, str]:
         """Return a new ID token, and the refresh token to use next time.
 
+        An issuer may accept a refresh token only once. So a cancellation takes effect after the issuer has answered:
+        otherwise the next refresh token would be lost, and with it the login.
+
         Raises:
             ConfigError: an address of the issuer does not begin with https://.
             StatusError: the issuer refused the request.
@@ -195,12 +198,13 @@ class Issuer:
         name, secret = self._client
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         basic = base64.b64encode(f"{quote_plus(name)}:{quote_plus(secret)}".encode()).decode()
-        try:
-            answer = await self._ask(endpoint, form, {"Authorization": f"Basic {basic}"})
-        except (BadRequestError, UnauthorizedError):
-            # Some issuers accept the client's name and secret only in the form.
-            form |= {"client_id": name} | ({"client_secret": secret} if secret else {})
-            answer = await self._ask(endpoint, form, {})
+        with anyio.CancelScope(shield=True):
+            try:
+                answer = await self._ask(endpoint, form, {"Authorization": f"Basic {basic}"})
+            except (BadRequestError, UnauthorizedError):
+                # Some issuers accept the client's name and secret only in the form.
+                form |= {"client_id": name} | ({"client_secret": secret} if secret else {})
+                answer = await self._ask(endpoint, form, {})
         tokens = decoded(msgspec.json.Decoder(_Tokens).decode, answer)
         return tokens.id_token, tokens.refresh_token or refresh_token
 

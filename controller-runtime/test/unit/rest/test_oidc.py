@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import anyio
 import pytest
 import yaml
 
@@ -45,6 +46,7 @@ class Issuer:
         self.status = 200
         self.forms: list[tuple[str, dict[str, list[str]]]] = []
         self.connections = 0
+        self.delay = 0.0
 
     def answer(self, head: str, body: str) -> tuple[int, dict[str, Any]]:
         if head.startswith("GET /realm/.well-known/openid-configuration "):
@@ -61,6 +63,7 @@ class Issuer:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = int(head.partition("Content-Length: ")[2].partition("\r\n")[0] or 0)
         status, value = self.answer(head, (await reader.readexactly(length)).decode())
+        await asyncio.sleep(self.delay if head.startswith("POST") else 0)
         text = json.dumps(value).encode()
         kind = b"Content-Type: application/json\r\nConnection: close"
         writer.write(b"HTTP/1.1 %d X\r\n%s\r\nContent-Length: %d\r\n\r\n%s" % (status, kind, len(text), text))
@@ -114,6 +117,22 @@ async def test_an_expired_id_token_is_renewed_and_written_to_the_file(
     (entry,) = yaml.safe_load(path.read_text())["users"]
     written = entry["user"]["auth-provider"]["config"]
     assert (written["id-token"], written["refresh-token"]) == (VALID, "r1")
+
+
+async def test_a_renewal_that_is_cancelled_does_not_lose_the_next_refresh_token(
+    write: Write, issuer: Issuer
+) -> None:
+    # A token counts as expired ten seconds before it expires.
+    path = write(**user(issuer, **{"id-token": jwt(exp=time.time() + 11)}))
+    config = await rest.load_config(str(path))
+    await asyncio.sleep(1)
+    issuer.tokens["refresh_token"], issuer.delay = "r1", 1.5
+    with anyio.move_on_after(1):
+        await config.credentials.headers()
+    (entry,) = yaml.safe_load(path.read_text())["users"]
+    assert entry["user"]["auth-provider"]["config"]["refresh-token"] == "r1"
+    assert await config.credentials.headers() == {"Authorization": f"Bearer {VALID}"}
+    assert len(issuer.forms) == 1
 
 
 async def test_a_client_may_have_no_secret_and_the_issuer_may_read_only_the_form(
