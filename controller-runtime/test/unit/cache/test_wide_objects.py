@@ -177,7 +177,7 @@ async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, depth
 async def test_other_tasks_get_a_turn_after_each_large_object(
     server: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
-    between, taken = [0], reflector.Reflector.take
+    between, taken = [0], reflector.Reflector.receive
 
     def counting(self: Any, event: str, raw: Any) -> str:
         between[-1] += 1
@@ -188,7 +188,7 @@ async def test_other_tasks_get_a_turn_after_each_large_object(
             await anyio.lowlevel.checkpoint()
             between.append(0)
 
-    monkeypatch.setattr(reflector.Reflector, "take", counting)
+    monkeypatch.setattr(reflector.Reflector, "receive", counting)
     server.streams_lists = streams
     for number in range(10):
         server.put(f"large-{number}", data={"k": "x" * 300_000})

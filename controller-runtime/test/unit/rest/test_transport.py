@@ -582,7 +582,9 @@ async def test_a_write_without_a_response_is_reported_if_it_was_sent(fenced: Fen
 
 
 async def test_a_write_that_got_no_connection_in_time_was_not_sent(fenced: Fenced) -> None:
-    with pytest.raises(rest.ConnectTimeoutError, match=rf"^{fenced.relay.url}: no connection within 0[.][12]\d* s$"):
+    with pytest.raises(
+        rest.ConnectTimeoutError, match=rf"^{fenced.relay.url}: no connection within 0[.][12]\d* s$"
+    ):
         await fenced.transport.send(rest.Request("POST", "/a", timeout=0.2))
     with anyio.move_on_after(0.2):
         await fenced.transport.send(rest.Request("POST", "/b"))
