@@ -3,6 +3,7 @@
 """kubernetes-asyncio beside the library: both clients on a real API server, and exec on a server of the test's own."""
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import json
@@ -448,9 +449,13 @@ async def test_streams_that_break_requests_that_are_sent_again_and_closed_client
 
 
 async def test_a_connection_that_is_not_made_in_time_means_that_nothing_was_sent() -> None:
-    async def accept(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await anyio.sleep(1)  # no TLS handshake
+    ended = anyio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()  # and no TLS handshake
         writer.close()
+        ended.set()
 
     async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         host = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -458,6 +463,7 @@ async def test_a_connection_that_is_not_made_in_time_means_that_nothing_was_sent
             request = rest.Request("PUT", "/x", body=b"{}", timeout=0.3)
             with pytest.raises(rest.ConnectTimeoutError, match=f"^{host}: no connection for PUT /x in time$"):
                 await kubernetes_asyncio.transport(client).send(request)
+        await ended.wait()
 
 
 def test_their_session_says_that_it_belongs_to_another_loop() -> None:
