@@ -14,6 +14,7 @@ from .controller import Settings as Settings
 from .controller import reconcile_id as reconcile_id
 
 if _typing.TYPE_CHECKING:
+    from . import controllerutil as controllerutil
     from .finalizer import FinalizeError as FinalizeError
     from .finalizer import Finalizer as Finalizer
     from .finalizer import FinalizeResult as FinalizeResult

@@ -17,15 +17,19 @@ from controller_runtime.rest import RestError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.podgrouper.hub import PluginsHub, new_plugins_hub
+from pkg.podgrouper import (
+    DirectOwners,
+    Grouping,
+    PluginsHub,
+    PodGrouper,
+    PodReconciler,
+    Settings,
+    new_plugins_hub,
+)
 from pkg.podgrouper.ownercache import OwnerCache
-from pkg.podgrouper.owners import DirectOwners
 from pkg.podgrouper.plugins import GroupingError
-from pkg.podgrouper.pod_controller import PodReconciler
 from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.podgrouper.podgrouper import Grouping, PodGrouper
 from pkg.podgrouper.servedrules import fixed
-from pkg.podgrouper.settings import Settings
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder

@@ -16,9 +16,9 @@ from controller_runtime.reconcile import ReconcileTimeoutError, TerminalError
 from pkg.controller.applier import OldJobSetError
 from pkg.podgrouper.plugins import AccessorError, GroupingError, InvalidOwnerError
 from pkg.podgrouper.plugins.defaults import DefaultsError
+from pkg.runtime import UnsupportedRuntimeError
 from pkg.runtime.core import RuntimeNotFoundError
-from pkg.runtime.framework.interface import PluginError, UnavailableError
-from pkg.runtime.interface import UnsupportedRuntimeError
+from pkg.runtime.framework import PluginError, UnavailableError
 from pkg.util.trainjob import ChildConflictError, PredecessorError
 
 

@@ -12,7 +12,7 @@ from controller_runtime.controller import Controller
 from ctrl_testkit.odd_exceptions import Odd, Written, errors
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.runtime.core.clustertrainingruntime import ClusterTrainingRuntime
+from pkg.runtime.core import ClusterTrainingRuntime
 from testkit.trainjobs import KEY, world
 
 pytestmark = pytest.mark.timeout(20)

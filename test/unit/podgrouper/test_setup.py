@@ -11,8 +11,7 @@ from controller_runtime.controller import Controller
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, metadata_only
 
-from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.config.v1alpha1.defaults import set_defaults
+from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Settings, cache_options, setup
 

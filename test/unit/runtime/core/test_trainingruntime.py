@@ -20,11 +20,10 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.runtime import Info, UnsupportedTemplateError, core, framework, runtime_for
+from pkg.runtime import Info, UnsupportedTemplateError, core, framework, runtime_for, template_spec_apply
 from pkg.runtime.framework.core import Framework
-from pkg.runtime.framework.plugins.jobset.jobset import JobSetPlugin
-from pkg.runtime.framework.plugins.torch.torch import Torch
-from pkg.runtime.runtime import template_spec_apply
+from pkg.runtime.framework.plugins.jobset import JobSetPlugin
+from pkg.runtime.framework.plugins.torch import Torch
 from testkit.builders import (
     make_cluster_training_runtime,
     make_job_set,

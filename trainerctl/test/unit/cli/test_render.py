@@ -16,7 +16,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.rest import TransportError
 from hypothesis import given
 from hypothesis import strategies as st
-from pkg.apis.scheme import default_scheme
+from pkg.apis import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.runtime import core, runtime_for
 from replayer.world import objects

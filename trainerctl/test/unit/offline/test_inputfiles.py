@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pkg.apis.scheme import default_scheme
+from pkg.apis import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 from trainerctl.offline import inputfiles

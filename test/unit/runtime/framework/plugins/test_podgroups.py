@@ -13,11 +13,11 @@ from pkg.apis.trainer.v1alpha1 import (
     PodGroupPolicy,
     VolcanoPodGroupPolicySource,
 )
+from pkg.runtime import PodSet, new_info
 from pkg.runtime.framework.plugins import podgroups
 from pkg.runtime.framework.plugins.coscheduling import CoScheduling
 from pkg.runtime.framework.plugins.jobset.builder import apply_scheduler
 from pkg.runtime.framework.plugins.volcano import Volcano
-from pkg.runtime.runtime import PodSet, new_info
 from testkit.builders import make_train_job
 
 COSCHEDULING = PodGroupPolicy(coscheduling=CoschedulingPodGroupPolicySource())
