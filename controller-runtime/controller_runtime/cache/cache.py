@@ -104,6 +104,7 @@ class Cache:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the cache runs."""
         self._stopped = False
+        self._observers: list[Callable[[SharedInformer], None]] = []
 
     def wrap(self, wrapper: Callable[[Reads], Reads]) -> None:
         """Read with what ``wrapper`` returns for the present reads, e.g. to observe them."""
@@ -111,6 +112,10 @@ class Cache:
         self.get = wrapped.get  # type: ignore[method-assign]  # reads that nobody wraps pay nothing
         self.peek = wrapped.peek  # type: ignore[method-assign]
         self.list = wrapped.list  # type: ignore[method-assign]
+
+    def on_informer(self, observe: Callable[[SharedInformer], None]) -> None:
+        """Call ``observe`` with each informer that the cache makes from now on, before the informer starts."""
+        self._observers.append(observe)
 
     # Lifecycle.
 
@@ -249,6 +254,8 @@ class Cache:
         if informer is None:
             self._check_loop(kind)
             informer = self._informers[identity] = SharedInformer(kind, self.options, self._outage)
+            for observe in self._observers:
+                observe(informer)
             self._launch(informer)
         return informer
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for caches: they get every change, they agree with the server, and they resume their watches.
+"""The rules for caches: they get every change, agree with the server, tell their handlers, and resume their watches.
 
 If the server refuses a watch for a short time, the cache must continue where it stopped; it must not list again.
 """
@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import anyio
 
+from controller_runtime.cache import LazyHandlerFuncs
 from controller_runtime.cache.codec import CachedObject
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.reflector import MAX_RESUMES
 from controller_runtime.cache.store import Entry
 from controller_runtime.fake.tables import Table
-from controller_runtime.machinery import NamespacedName
+from controller_runtime.machinery import LazyObject, NamespacedName
 from controller_runtime.rest import Request, Response
 
 from .loop import Process
@@ -33,6 +34,8 @@ A cache may list again after ``MAX_RESUMES`` failed attempts. Each remembered re
 because a watch that ends after a few seconds counts as failed, too.
 """
 _Watch = tuple[Process, str, str]
+_State = tuple[str, str]
+"""The uid and the resourceVersion of an object."""
 
 
 def disagreements(server: SimulatedServer, informer: SharedInformer) -> Iterator[str]:
@@ -132,6 +135,60 @@ def is_unselective(informer: SharedInformer) -> bool:
     """Return True if a cache holds all objects of its kind, not only a selection."""
     selection = informer.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())
+
+
+class Told:
+    """A handler of a kind, which checks what the handlers are told.
+
+    They must be told of each state once and in order. A change begins with the state that they were told last. If an
+    object is replaced, they are first told of the deletion. An object whose deletion they are told of exists for them.
+    """
+
+    def __init__(self, informer: SharedInformer, fail: Callable[[str], None]) -> None:
+        """``fail`` is called with the description of a broken rule."""
+        self._informer = informer
+        self._fail = fail
+        self._last: dict[NamespacedName, _State] = {}
+        handlers = LazyHandlerFuncs[Any](self._add, self._update, self._delete)
+        informer.processor.register(informer.kind, handlers)
+
+    def untold(self) -> Iterator[tuple[NamespacedName, _State | None]]:
+        """For each object whose newest state handlers were not told, yield the key and the state.
+
+        The state is None if the object is gone. Handlers are told a little later if our own write of the object is
+        unanswered.
+        """
+        store = self._informer.store
+        observed = {key: entry for key in store.observed_keys() if (entry := store.observed(key)) is not None}
+        for key in sorted(observed.keys() | self._last.keys()):
+            entry = observed.get(key)
+            state = None if entry is None else (entry.uid, entry.resource_version)
+            if state != self._last.get(key):
+                yield key, state
+
+    def _add(self, obj: LazyObject[Any], _initial: bool) -> None:
+        if obj.key in self._last:
+            self._broken("of a creation twice", obj)
+        self._last[obj.key] = _state_of(obj)
+
+    def _update(self, old: LazyObject[Any], new: LazyObject[Any]) -> None:
+        if self._last.get(new.key) != _state_of(old):
+            self._broken("of a change that does not begin with the last state", new)
+        if old.uid != new.uid:
+            self._broken("that an object became another one", new)
+        self._last[new.key] = _state_of(new)
+
+    def _delete(self, obj: LazyObject[Any], _unknown: bool) -> None:
+        last = self._last.pop(obj.key, None)
+        if last is None or last[0] != obj.uid:
+            self._broken("of the deletion of an object that does not exist for them", obj)
+
+    def _broken(self, what: str, obj: LazyObject[Any]) -> None:
+        self._fail(f"handlers are told {what}: {self._informer.gvk.kind} {obj.key.name}")
+
+
+def _state_of(obj: LazyObject[Any]) -> _State:
+    return obj.uid, obj.resource_version
 
 
 class Resumes(Observer):

@@ -10,14 +10,14 @@
   contains exactly the objects that reads find, and none of them twice. A cache that was filled can be read even while
   access to its kind is denied.
 - Two workers never reconcile the same request at the same time. If a request fails after a success, its first retry
-  comes soon.
+  comes soon. No request is forgotten: see :mod:`.queuerules`.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - As long as a lease is renewed, it stays with its holder, unless a person takes it. If a leader reads that another
   process holds its lease, the leader ends. A manager that is stopped releases its own lease. It never releases the
   lease of another manager. After the last fault, one of the replicas leads.
 - While our own write of an object is unanswered, handlers do not get changes of the object, but only for a short time.
-  If a watch is refused for a short time, the cache resumes it: see :mod:`.cacherules`. An event that a manager sends is
-  stored: see :mod:`.reportrules`.
+  They are told of every state, once and in order. If a watch is refused for a short time, the cache resumes it: see
+  :mod:`.cacherules`. An event that a manager sends is stored: see :mod:`.reportrules`.
 - A cache has every change up to the version that its watch has reached. Some time after the last fault, every cache
   equals the server, its indices and the metrics of controllers are right, and no queue contains ready requests.
 """
@@ -34,7 +34,7 @@ import anyio
 import msgspec
 
 from controller_runtime import manager as managers
-from controller_runtime import offload
+from controller_runtime import offload, source
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError, Reads
 from controller_runtime.cache.codec import CachedObject
@@ -51,8 +51,8 @@ from controller_runtime.reconcile import Func, Reconciler, Request, Result
 from controller_runtime.rest import CompleteResponse, Response, RestError
 from controller_runtime.rest import Request as Sent
 
-from . import cacherules
-from .cacherules import Resumes
+from . import cacherules, queuerules
+from .cacherules import Resumes, Told
 from .leases import Holders, Leases
 from .loop import Process
 from .network import Observer, is_fenced_write
@@ -96,6 +96,10 @@ class ManagerReplica:
     manager: Manager
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
+    sources: dict[Controller, list[source.Source]] = field(default_factory=dict)
+    """The sources that each controller had when it was added."""
+    told: dict[SharedInformer, Told] = field(default_factory=dict)
+    """What the handlers of each informer were told."""
     reconcilers: list[Reconciler] = field(default_factory=list)
     """The reconcilers of the controllers, which run inside a function that checks them."""
     answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
@@ -162,8 +166,13 @@ class Rules(Observer):
             if isinstance(runnable, Controller):
                 self._follow_controller(runnable, replica)
                 replica.controllers.append(runnable)
+                replica.sources[runnable] = [*runnable._sources]
+
+        def made(informer: SharedInformer) -> None:
+            replica.told[informer] = Told(informer, lambda text: self.fail(f"{process.name}: {text}"))
 
         manager.on_add(added)
+        manager.cache.on_informer(made)
         self._events.follow(process, manager)
         self.leases.follow(process, replica.identity)
         manager.cache.wrap(
@@ -364,20 +373,28 @@ class Rules(Observer):
             self.fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
-        """Check, for the whole life, that watches skip no change and that handlers receive each change in time."""
+        """Check, for the whole life, that watches skip no change and that handlers receive each change in time.
+
+        Also check that no queue forgets a request.
+        """
         delayed: set[tuple[NamespacedName, int]] = set()
+        suspected: dict[object, str] = {}
         while True:
             await anyio.sleep(_POLL)
             before, delayed = delayed, set()
+            earlier, suspected = suspected, {}
             for name, replica in self._running():
                 if replica.process.paused:
                     continue
+                suspected |= {(replica.process, key): text for key, text in _suspicions(replica)}
                 for informer in _informers(replica):
                     delayed.update(cacherules.held_back(informer))
                     for key, _ in delayed & before:
                         self.fail(f"{name}: a change is kept from handlers: {informer.gvk.kind} {key.name}")
                     for problem in cacherules.missed(self._server, informer):
                         self.fail(f"{name}: {problem}")
+            for key in earlier.keys() & suspected.keys():
+                self.fail(suspected[key])
 
     def _running(self) -> Iterator[tuple[str, ManagerReplica]]:
         for name, replica in sorted(self.replicas.items()):
@@ -402,10 +419,26 @@ class Rules(Observer):
             for informer in _informers(replica):
                 problems = cacherules.disagreements(self._server, informer)
                 yield from (f"{name}: {problem}" for problem in problems)
+            yield from (f"{name}: {text}" for _, text in _suspicions(replica))
+            for controller, sources in replica.sources.items():
+                yield from (f"{name}: {text}" for text in queuerules.undelivered(controller, sources))
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue.in_progress:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
         yield from self._metrics.problems()
+
+
+def _suspicions(replica: ManagerReplica) -> Iterator[tuple[object, str]]:
+    """Yield the key and the description of each thing that is a problem if it lasts."""
+    for controller in replica.controllers:
+        for text in queuerules.forgotten(controller):
+            yield text, text
+    for informer in _informers(replica):
+        for key, state in replica.told[informer].untold():
+            yield (
+                (informer, key, state),
+                f"handlers are not told of the newest state: {informer.gvk.kind} {key.name}",
+            )
 
 
 def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:

@@ -3,31 +3,36 @@
 """The rules of the simulation report each violation."""
 
 import random
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, metrics, rest, simtest, workqueue
+from controller_runtime import cache, controller, handler, metrics, rest, simtest, source, workqueue
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.fake import FakeClient, Server
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.manager import ControllerDefaults
 from controller_runtime.rest import CompleteResponse
-from controller_runtime.simtest import Event, Process, cacherules
-from controller_runtime.simtest.cacherules import Resumes
+from controller_runtime.rest.fake import FakeResponse, FakeTransport
+from controller_runtime.simtest import Event, Process, cacherules, queuerules
+from controller_runtime.simtest.cacherules import Resumes, Told
 from controller_runtime.simtest.leases import Holders, Leases
 from controller_runtime.simtest.replicas import BreakableWatches
 from controller_runtime.simtest.reportrules import Events
 
 KEY = NamespacedName("default", "a")
+ONE_NAME = ControllerDefaults(skip_name_validation=True)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
@@ -479,3 +484,98 @@ def test_a_read_that_is_older_than_the_last_event_is_found() -> None:
 
     failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
     assert "a read is older than the last event: ConfigMap a" in str(failure)
+
+
+def state(version: int, uid: str = "u") -> Any:
+    metadata = {"namespace": "default", "name": "a", "uid": uid, "resourceVersion": str(version)}
+    return codec.CachedObject(ConfigMap, codec.entry_of(msgspec.json.encode({"metadata": metadata})))
+
+
+def teller() -> tuple[Told, SharedInformer, list[str]]:
+    """Return a handler that checks what it is told, its informer, and the list of what is wrong."""
+    informer, problems = SharedInformer(ConfigMap, cache.Options(), Outage()), list[str]()
+    return Told(informer, problems.append), informer, problems
+
+
+@pytest.mark.parametrize(
+    ("tell", "found"),
+    [
+        ("add 1, change 1 2, delete 2, add 3", None),
+        ("add 1, add 2", "of a creation twice"),
+        ("change 1 2", "of a change that does not begin with the last state"),
+        ("add 1, change 2 3", "of a change that does not begin with the last state"),
+        ("add 1, replace 1 2", "that an object became another one"),
+        ("delete 1", "of the deletion of an object that does not exist for them"),
+        ("add 1, delete-other 2", "of the deletion of an object that does not exist for them"),
+    ],
+)
+async def test_handlers_must_be_told_of_each_state_in_order(tell: str, found: str | None) -> None:
+    told, _, problems = teller()
+    for step in tell.split(", "):
+        what, *versions = step.split()
+        first, *others = [int(version) for version in versions]
+        match what:
+            case "add":
+                told._add(state(first), False)
+            case "change":
+                told._update(state(first), state(*others))
+            case "replace":
+                told._update(state(first), state(*others, "other"))
+            case "delete":
+                told._delete(state(first), False)
+            case "delete-other":
+                told._delete(state(first, "other"), False)
+    assert problems == ([] if found is None else [f"handlers are told {found}: ConfigMap a"])
+
+
+async def test_a_state_that_handlers_are_not_told_of_is_found() -> None:
+    told, informer, problems = teller()
+    informer.put(state(1).entry, initial=False)
+    assert not [*told.untold()]
+    informer.processor._registrations.clear()
+    informer.put(state(2).entry, initial=False)
+    assert [*told.untold()] == [(KEY, ("u", "2"))]
+    informer.remove(KEY, "3")
+    assert [*told.untold()] == [(KEY, None)]
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("forget", "found"),
+    [("a timer", "a request waits beyond its time"), ("a wake-up", "a request is ready, and a worker waits")],
+)
+def test_a_request_that_a_queue_forgets_is_found(forget: str, found: str) -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            await anyio.sleep(5.0)
+            (made,) = sim.rules.replicas["manager-0"].controllers
+            queue = made.queue
+            if forget == "a timer":
+                queue.add(ctrl.Request(*KEY), after=3.0)
+                assert queue._timer is not None
+                queue._timer.cancel()
+            else:
+                getters, queue._getters = queue._getters, deque()
+                queue.add(ctrl.Request(*KEY))
+                queue._getters = getters
+            await anyio.sleep(30.0)
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Failing(0))
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1, options=simtest.options(controller=ONE_NAME))
+        sim.finally_(look)
+
+    assert found in str(simtest.run(scenario, 1, minutes=0.5, faults=0).failure)
+
+
+async def test_an_event_that_waits_for_its_handler_is_found() -> None:
+    kind = source.Kind[ConfigMap](
+        cache.Cache(FakeTransport(lambda _: FakeResponse(404))), ConfigMap, handler.EnqueueRequestForObject()
+    )
+    sources = [source.Deferred(kind, anyio.lowlevel.checkpoint)]
+    made = controller.Controller("c", Failing(0))
+    assert not [*queuerules.undelivered(made, sources)]
+    kind._events._calls.append(lambda: None)
+    assert [*queuerules.undelivered(made, sources)] == [f"a handler does not get its events: c {kind}"]
