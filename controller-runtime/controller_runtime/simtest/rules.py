@@ -220,7 +220,7 @@ class Rules(Observer):
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
-        if is_fenced_write(sent):
+        if is_fenced_write(sent) and process in self._writers:
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:

@@ -228,6 +228,14 @@ class Simulation:
             self._clients[user] = LiveClient(transport, RESTMapper(transport))
         return self._clients[user]
 
+    def connect(self, name: str) -> SimulatedTransport:
+        """Return a connection of the process ``name`` beside that of its manager. Network faults affect it, too.
+
+        It is for a part of the program that does not use the manager's client. The rules for writes of managers do not
+        apply to it.
+        """
+        return SimulatedTransport(self.network, Process(name), MANAGER)
+
     def kill(self, name: str) -> None:
         """End a process as SIGKILL does: none of its callbacks runs any more. The supervisor starts a new process."""
         process = self.processes.get(name)
