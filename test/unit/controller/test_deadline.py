@@ -177,7 +177,8 @@ async def test_a_job_set_that_has_ended_before_the_deadline_decides(end: str, co
     assert not await has_ended(w, job_sets=1)
 
 
-async def test_a_job_set_that_completes_late_does_not_complete_the_train_job() -> None:
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+async def test_the_reason_of_a_train_job_stays_when_its_job_set_ends_after_the_deadline(end: str) -> None:
     w = await limited()
     await w.restart(interceptor.Funcs(delete=refuse))
     await after(w, 0)
@@ -185,7 +186,7 @@ async def test_a_job_set_that_completes_late_does_not_complete_the_train_job() -
         with pytest.raises(StatusError, match="no"):
             await after(w, seconds)
         assert await w.conditions() == {"Failed": EXCEEDED}
-        await w.finish("Completed")
+        await w.finish(end)
 
 
 async def test_the_time_counts_from_the_last_resume() -> None:

@@ -521,13 +521,15 @@ async def test_a_suspended_train_job_is_not_reported_and_its_time_counts_from_th
         assert len(await world.found()) == 1
 
 
-async def test_a_deleted_train_job_is_not_reported_and_its_successor_has_its_own_time() -> None:
+@pytest.mark.parametrize("seen", [True, False], ids=["the deletion is seen", "only the successor is seen"])
+async def test_a_deleted_train_job_is_not_reported_and_its_successor_has_its_own_time(seen: bool) -> None:
     world = World()
     async with world.leading():
         await anyio.sleep(30)
         job = await world.client.get(TrainJob, KEY)
         await world.client.delete(job)
-        await world.reconcile()
+        if seen:
+            await world.reconcile()
         again = TrainJob.from_dict(
             {**job.to_dict(), "metadata": {"namespace": "team-a", "name": "job"}, "status": {}}
         )

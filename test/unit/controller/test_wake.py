@@ -30,6 +30,7 @@ def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
     return made
 
 
+@pytest.mark.parametrize("created", [True, False], ids=["created", "changed"])
 @pytest.mark.parametrize(
     ("kind", "namespace", "index"),
     [
@@ -38,7 +39,7 @@ def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
     ],
 )
 async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_may_wait_for_it_first(
-    kind: type[Any], namespace: str, index: str
+    kind: type[Any], namespace: str, index: str, created: bool
 ) -> None:
     ref = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": "rt"}
     waiting, built, resumed = (train_job(name, runtimeRef=ref) for name in ("waiting", "built", "resumed"))
@@ -50,8 +51,11 @@ async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_
     jobs = (waiting, built, resumed, suspended, other)
     reader = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
     runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
-    queue = PriorityQueue[Request]()
-    await enqueue_followers(reader, index).update(event.UpdateEvent(runtime, runtime), queue)
+    queue, followers = PriorityQueue[Request](), enqueue_followers(reader, index)
+    if created:
+        await followers.create(event.CreateEvent(runtime), queue)
+    else:
+        await followers.update(event.UpdateEvent(runtime, runtime), queue)
     woken = [await queue.get_with_priority() for _ in range(len(queue))]
     assert {request.name: priority for request, priority in woken} == {
         "waiting": 0,

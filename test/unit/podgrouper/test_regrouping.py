@@ -178,6 +178,26 @@ async def test_one_pod_brings_a_deleted_group_back_and_all_are_tried_if_it_does_
     assert queue.names == ["a1", "b1", "b1", "b2"]
 
 
+async def test_a_group_whose_pod_waits_behind_many_others_is_awaited_for_longer() -> None:
+    regrouping = Regrouping()
+    for number in range(5 * PORTION):
+        regrouping.note(pod(f"a{number}"), "a", [OWNER])
+    for name in ("b1", "b2"):
+        regrouping.note(pod(name), "b")
+
+    queue = await fed(
+        regrouping,
+        edit(regrouping),
+        *[lambda: None] * 11,
+        deletion(regrouping, "b"),
+        *[lambda: None] * 80,
+        lambda: regrouping.group_created(pod("b")),
+        seconds=15 * PERIOD,
+    )
+
+    assert [name for name in queue.names if name.startswith("b")] == ["b1"]
+
+
 async def test_a_deleted_group_whose_pods_are_gone_is_not_awaited() -> None:
     regrouping = Regrouping()
     for name in ("a1", "a2"):

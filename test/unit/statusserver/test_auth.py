@@ -73,6 +73,13 @@ async def test_each_refusal_has_its_reason(
     assert str(denied.value).startswith(reason)
 
 
+@pytest.mark.parametrize("changed", [{"exp": NOW}, {"nbf": NOW + 300}, {"nbf": None}])
+async def test_a_token_is_accepted_at_the_limits_of_its_time(
+    authority: Authority, changed: dict[str, Any]
+) -> None:
+    await authorize(authority, authority.sign("a", claims(**changed)))
+
+
 async def test_a_signature_counts_only_with_the_algorithm_of_its_key(authority: Authority) -> None:
     good = authority.sign("a", claims())
     authority.add("rsa", "RS256")

@@ -194,6 +194,18 @@ async def test_one_train_job_has_two_updates_in_progress_and_others_are_not_dela
     assert (await handler(request("bert"))).status == 200
 
 
+async def test_updates_that_failed_are_not_in_progress_any_more() -> None:
+    class Recovering(Slow):
+        async def patch(self, obj: Object, *_: object, **__: object) -> Object:
+            self.started += 1
+            if self.started <= 3:
+                raise rest.TransportError("away", host="h")
+            return obj
+
+    handler = StatusHandler(Recovering(0), AllowAll().authorize)
+    assert [(await handler(request())).status for _ in range(4)] == [500, 500, 500, 200]
+
+
 async def test_a_client_that_sends_too_much_is_asked_to_wait() -> None:
     handler = StatusHandler(Slow(5), AllowAll().authorize)
     async with anyio.create_task_group() as tasks:

@@ -209,6 +209,10 @@ async def test_an_immutable_field_of_the_mirror_changes_under_another_manager() 
     third["spec"]["podTemplateOverrides"][0]["spec"]["nodeSelector"] = {"z": "c"}
     (mirror,) = (await mutated(third, stored))["spec"]["runtimePatches"]
     assert mirror["manager"] == f"{MIRROR}-2"
+    fourth = json.loads(json.dumps(stored))
+    fourth["spec"]["podTemplateOverrides"] = with_volume("d")
+    (mirror,) = (await mutated(fourth, stored))["spec"]["runtimePatches"]
+    assert mirror["manager"] == MIRROR
 
 
 MANY = {f"label-{number}": "" for number in range(5000)}

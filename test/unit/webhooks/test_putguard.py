@@ -77,6 +77,14 @@ async def test_an_owner_of_nothing_else_gets_its_entry_back() -> None:
     assert entry(OWNER, "labels") in kept["metadata"]["managedFields"]
 
 
+async def test_an_entry_for_the_status_hides_no_owner_of_the_spec() -> None:
+    status = {**entry(OWNER), "subresource": "status", "fieldsV1": {"f:status": {}}}
+    old = job([entry(OWNER, "runtimeRef", "labels"), status], labels={"a": "b"}, suspend=True)
+    new = job([entry(OWNER, "runtimeRef"), status, KUEUE_CAME], suspend=False)
+    kept, _ = await stored(old, new, PUT)
+    assert kept["metadata"]["managedFields"] == [entry(OWNER, "runtimeRef", "labels"), status, KUEUE_CAME]
+
+
 @pytest.mark.parametrize(
     ("entries", "options"),
     [

@@ -14,7 +14,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from controller_runtime import cache, log, reconcile, rest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.controller import outcomes
 from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery.errors import (
     ConflictError,
@@ -113,6 +114,15 @@ async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_r
     assert done.keys() == requests
     assert max(done.values()) < outage + 8
     assert sum(each >= outage for each in attempts) == len(requests)  # each is woken only once
+
+
+@pytest.mark.parametrize(("others", "woken"), [(99, 0), (100, 100)])
+async def test_the_others_are_retried_at_once_only_if_a_hundred_wait(others: int, woken: int) -> None:
+    retries = outcomes.Retries(ItemExponentialFailureRateLimiter())
+    for number in range(others):
+        retries.delay(Request("default", f"r{number}"), AWAY)
+    retries.delay(A, AWAY)
+    assert len(retries.reached(A)) == woken
 
 
 @pytest.mark.parametrize(
@@ -400,6 +410,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
         pytest.param(caused(ValueError("a"), ValueError("b")), True, id="an ordinary cause"),
         pytest.param(cache.UndecodableObjectError(Pod.gvk, A, "odd"), False, id="of another shape itself"),
         pytest.param(cache.UndecodableObjectError(Pod.gvk, B, "odd"), True, id="needs one of another shape"),
+        pytest.param(
+            cache.UndecodableObjectError(Node.gvk, A, "odd"), True, id="needs one of its name and another kind"
+        ),
     ],
 )
 async def test_a_terminal_error_is_counted_and_not_retried(

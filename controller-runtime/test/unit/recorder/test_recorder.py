@@ -197,6 +197,23 @@ async def test_a_refused_event_is_dropped_and_does_not_hold_up_the_next() -> Non
 
 
 @pytest.mark.parametrize(
+    ("times", "error"),
+    [
+        pytest.param(1, ForbiddenError("no", code=403, reason="Forbidden"), id="refused"),
+        pytest.param(1, KeyError("a bug of the writer"), id="not written"),
+        pytest.param(12, rest.TransportError("away", host="h"), id="given up"),
+    ],
+)
+async def test_an_event_that_was_not_stored_does_not_count(times: int, error: Exception) -> None:
+    client, broken, _ = failing(times, error)
+    async with running(broken) as source:
+        for _ in range(2):
+            source.event(POD, "Warning", "Broken", "same")
+            await anyio.sleep(200)
+    assert [event.count for event in await stored(client)] == [1]
+
+
+@pytest.mark.parametrize(
     ("answer", "again"),
     [
         pytest.param(

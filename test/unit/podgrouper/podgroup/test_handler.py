@@ -197,6 +197,32 @@ async def test_a_group_has_no_durations_where_the_server_would_prune_them(
         assert len(client.writes) == 1, number
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"annotations": {"a": "b"}},
+        {"labels": {"a": "b"}},
+        {"priority_class_name": "high"},
+        {"preemptibility": "preemptible"},
+        {"preemption_delay": "5m0s"},
+        {"staleness_grace_period": "5m0s"},
+        {"min_available": 3},
+        {"min_sub_group": 2},
+        {"topology": "t", "required_topology_level": "rack"},
+        {"topology": "t", "preferred_topology_level": "rack"},
+        {"owner": OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="v")},
+        {"sub_groups": [SubGroupMetadata(name="a", min_available=1)]},
+        {"sub_groups": [SubGroupMetadata(name="a", min_sub_group=1)]},
+    ],
+    ids=lambda change: "/".join(change),
+)
+async def test_each_field_of_a_group_that_changes_is_written(change: dict[str, Any]) -> None:
+    client = FakeClient()
+    for given in ({}, change, change):
+        await handler(client).apply_to_cluster(wanted(**given), Rules.V0_17)  # a new handler remembers nothing
+    assert len(client.writes) == 2
+
+
 async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is() -> None:
     server = FakeClient()
     await handler(server).apply_to_cluster(wanted())
