@@ -126,6 +126,12 @@ class Writer:
     async def end_early(self) -> None:
         await self.status(await self.train_job(), condition("Complete"))
 
+    async def end_otherwise(self) -> None:
+        job = await self.train_job(activeDeadlineSeconds=5)
+        await self.status(await self.job_set(job), condition("Failed"))
+        for reason in ("DeadlineExceeded", "FailedJobs"):
+            await self.status(job, condition("Failed", reason=reason))
+
     async def move_time(self) -> None:
         job = await self.train_job()
         await self.status(job, condition("Other"))
@@ -190,6 +196,7 @@ BROKEN = {
     Writer.store_invalid: "an invalid TrainJob is stored",
     Writer.end_twice: "a TrainJob is Complete and Failed",
     Writer.end_early: "a TrainJob is Complete and its JobSet was not",
+    Writer.end_otherwise: "a TrainJob that failed at its deadline has another reason now",
     Writer.move_time: "the time of a condition changes without its status",
     Writer.resume_running: "a TrainJob is resumed that was not suspended",
     Writer.return_to_owner: "a JobSet was returned to an owner that released it",
@@ -276,6 +283,10 @@ class AtRest(Writer):
     async def count_nothing(self) -> None:
         await self.suspended(replicatedJobsStatus=[{"name": "node", "ready": 1}])
 
+    async def keep_note(self) -> None:
+        noted = {"metadata": {"annotations": {constants.SUSPENDED_ANNOTATION: "2"}}}
+        await self.client.patch(await self.suspended(), raw_patch(MERGE, json.dumps(noted).encode()))
+
     async def outlive(self) -> None:
         job = await self.train_job(managedBy=OTHERS)
         job.metadata.uid = "other"
@@ -333,6 +344,7 @@ IN_TIME = {
     AtRest.suspend_alone: "a JobSet is not suspended as its TrainJob",
     AtRest.overlook_end: "a TrainJob has not ended as its JobSet",
     AtRest.count_nothing: "jobsStatus is not the JobSet's",
+    AtRest.keep_note: "a suspension is noted after its end",
 }
 
 
@@ -739,6 +751,12 @@ class Sender(Writer):
     async def delete_unseen(self) -> None:
         await self.delete_active()
 
+    async def delete_completed(self) -> None:
+        job = await self.train_job()
+        job_set = await self.job_set(job)
+        await self.status(job, condition("Complete"))
+        self.send("DELETE", job_set, {"preconditions": {"uid": job_set.metadata.uid}})
+
 
 SENT = {
     Sender.write_from_old_view: "a write from a view older than an own write: manager-0 PUT",
@@ -746,6 +764,7 @@ SENT = {
     Sender.apply_to_deleted: "an apply to an object that is being deleted",
     Sender.delete_running: "a JobSet is built again while its Jobs are active",
     Sender.delete_unseen: "a JobSet is built again before its controller has seen it",
+    Sender.delete_completed: "the JobSet of a TrainJob that is Complete is deleted: manager-0",
 }
 
 

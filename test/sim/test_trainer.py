@@ -121,6 +121,7 @@ def reporting(sim: Simulation) -> None:
     cluster = world(sim, gates={features.TRAIN_JOB_STATUS: True, features.EXECUTION_ATTEMPTS: True})
     Writes(sim)
     users, administrators, trainers = Users(3), Administrators(cluster), cluster.trainers
+    stories = Stories(users, cluster.nodes)
     assert trainers is not None
     users.register(sim)
     administrators.register(sim)
@@ -132,13 +133,19 @@ def reporting(sim: Simulation) -> None:
         await administrators.install(sim)
         await install_authority(sim)  # users may have deleted the Secret
         cluster.nodes.hold_until = math.inf
-        await users.create(sim, rng, "reporter", "plain", suspend=False)
+        # Reports that failed before must not stand in the way of reports for another TrainJob of the same name.
+        names = ["reporter", *users.pick_names(rng, 3)]
+        for name in names:
+            await stories.remove(sim, rng, name)
+            await users.clear(sim, rng)
+            await users.create(sim, rng, name, "plain", suspend=False)
         await anyio.sleep(60.0)
         pairs = [(pod, train_job_of(sim, pod)) for pod in sim.server.objects(Pod)]
-        found = [(pod, job) for pod, job in pairs if job and job["metadata"]["name"] == "reporter"]
-        assert found, "a TrainJob has no pods"
-        code = await trainers.report(*found[0], rng)
-        assert code == HTTPStatus.OK, f"a report is not accepted in a calm cluster: {code}"
+        found = {job["metadata"]["name"]: (pod, job) for pod, job in pairs if job}
+        assert "reporter" in found, "a TrainJob has no pods"
+        for pod, job in [found[name] for name in names if name in found] * 4:
+            code = await trainers.report(pod, job, rng)
+            assert code == HTTPStatus.OK, f"a report is not accepted in a calm cluster: {code}"
 
     sim.finally_(check)
     sim.finally_(check_managers)

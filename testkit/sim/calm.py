@@ -20,6 +20,7 @@ from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import Nodes
@@ -248,4 +249,6 @@ async def state_problem(sim: Simulation, job: Document) -> str | None:
         return "a TrainJob has not ended as its JobSet"
     if job.get("status", {}).get("jobsStatus") != job_set.get("status", {}).get("replicatedJobsStatus"):
         return "jobsStatus is not the JobSet's"
+    if suspended and constants.SUSPENDED_ANNOTATION in (job["metadata"].get("annotations") or {}):
+        return "a suspension is noted after its end"
     return None

@@ -54,15 +54,14 @@ class GrouperWakeups:
             for kind in kinds if script in (self.relabel, self.delete_group) else [RayCluster]:
                 sim.record("wakeups", f"{script.__name__} {kind.gvk.kind}")
                 await script(kind)
-        sim.record("wakeups", "resize_gang")
-        await self.resize_gang()
-        sim.record("wakeups", "replace_crd")
-        await self.replace_crd()
+        for alone in (self.resize_gang, self.copy_pod_of_gang, self.replace_crd, self.change_durations):
+            sim.record("wakeups", alone.__name__)
+            await alone()
 
-    async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
-        """Create a workload with pods, and wait until nothing happens any more."""
+    async def _create(self, kind: type[Object], labels: Document | None = None, **more: Document) -> Document:
+        """Create a workload with pods, and wait until nothing happens any more. ``more`` is added to its metadata."""
         self._made += 1
-        metadata = {"namespace": "default", "name": f"w-{self._made}", "labels": labels or {}}
+        metadata = {"namespace": "default", "name": f"w-{self._made}", "labels": labels or {}, **more}
         spec = self._workloads.spec_of(kind, self._rng)
         made = await self._sim.client().create(kind.from_dict({"metadata": metadata, "spec": spec}))
         await anyio.sleep(_QUIET + self._rng.uniform(0.0, 30.0))
@@ -118,6 +117,43 @@ class GrouperWakeups:
                 ),
                 "a change of the minimum of a gang",
             )
+
+    async def copy_pod_of_gang(self) -> None:
+        """Create a pod of a gang from the YAML of a pod of another gang: the pod must leave the other group."""
+        client, gangs, groups = self._sim.client(), [], list[str]()
+        for name in ("first", "second"):
+            metadata = {"namespace": "default", "name": name}
+            spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+            gangs.append(await client.create(v1beta1.PodGroup.from_dict({"metadata": metadata, "spec": spec})))
+        for gang in gangs:
+            copied = {kai.POD_GROUP_ANNOTATION_FOR_POD: group for group in groups}
+            metadata = {"namespace": "default", "name": f"{gang.name}-0", "annotations": copied}
+            of_gang = {"schedulerName": kai.SCHEDULER_NAME, "schedulingGroup": {"podGroupName": gang.name}}
+            pod = await client.create(Pod.from_dict({"metadata": metadata, "spec": of_gang}))
+
+            def has_group(pod: Pod = pod, uid: str = gang.metadata.uid or "") -> bool:
+                found = by_name(self._sim, Pod, pod.to_dict())
+                assert found is not None
+                groups[:] = [found["metadata"].get("annotations", {}).get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")]
+                return uid in groups[0]
+
+            await within(self._sim, has_group, f"the creation of a pod of the {gang.name} gang")
+
+    async def change_durations(self) -> None:
+        """Change the durations in the annotations of a JobSet, which the newer release knows."""
+        durations = {
+            kai.PREEMPTION_DELAY_KEY: "preemptionDelay",
+            kai.STALENESS_GRACE_PERIOD_KEY: "stalenessGracePeriod",
+        }
+        for key, field in durations.items():
+            workload = await self._create(JobSet, annotations={key: "5m"})
+            body = raw_patch(MERGE, msgspec.json.encode({"metadata": {"annotations": {key: "10m"}}}))
+            await self._sim.client().patch(JobSet.from_dict(workload), body)
+
+            def follows(workload: Document = workload, field: str = field) -> bool:
+                return {each["spec"].get(field) for each in self._groups(workload)} == {"10m0s"}
+
+            await within(self._sim, follows, f"a change of the annotation {key}")
 
     async def delete_group(self, kind: type[Object]) -> None:
         """Delete the groups of a workload."""

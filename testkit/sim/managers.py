@@ -39,7 +39,10 @@ _OF_NO_OBJECT = "1"
 
 
 class Writes(Observer):
-    """Checks that a manager bases no write on a version older than its last write, and repeats no successful write."""
+    """Checks that a manager bases no write on a version older than its last write, and repeats no successful write.
+
+    The JobSet of a TrainJob that is Complete must not be deleted.
+    """
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -53,6 +56,8 @@ class Writes(Observer):
         """Check a write that a manager sends."""
         if not is_fenced_write(request):
             return
+        if request.method == "DELETE":
+            self._check_not_complete(process, request)
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
         if view is None:
@@ -79,6 +84,15 @@ class Writes(Observer):
             self._fail(f"a JobSet is built again while its Jobs are active: {process.name} {shown}")
         if request.method == "DELETE" and metadata.get("resourceVersion") == view and row is not None:
             self._check_observed(process, row.document)
+
+    def _check_not_complete(self, process: Process, request: Request) -> None:
+        parsed = parse_request(request, self._sim.server.tables)
+        row = parsed.table.rows.get(parsed.key)
+        if row is None or parsed.table.properties.gvk != JobSet.gvk:
+            return
+        job = by_uid(self._sim, TrainJob, (controller(row.document) or {}).get("uid", ""))
+        if job is not None and is_true(job, "Complete"):
+            self._fail(f"the JobSet of a TrainJob that is Complete is deleted: {process.name} {request.path}")
 
     def _check_observed(self, process: Process, document: Document) -> None:
         """Check that a JobSet is not deleted before JobSet's controller has seen it.

@@ -14,6 +14,7 @@ from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_DEADLINE_EXCEEDED_REASON as DEADLINE_EXCEEDED
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.kueue import flavor_of, placed_at
 from testkit.sim.objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
@@ -96,7 +97,8 @@ class Rules:
         """Check a TrainJob.
 
         It is valid, unless it is being deleted. It becomes Complete only after its JobSet was Completed, and Failed
-        only after its JobSet has failed or its deadline has passed. It keeps the conditions of other writers.
+        only after its JobSet has failed or its deadline has passed. If it failed at its deadline, it keeps this reason.
+        It keeps the conditions of other writers.
         """
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
@@ -107,6 +109,10 @@ class Rules:
         overrides = job["spec"].get("podTemplateOverrides") or ()
         targets = [target["name"] for each in overrides for target in each.get("targetJobs") or ()]
         assert UNKNOWN not in targets or is_deleted(job), f"an invalid TrainJob is stored: {name}"
+        reason = _failure(event.before or {})
+        assert reason != DEADLINE_EXCEEDED or _failure(job) == reason, (
+            f"a TrainJob that failed at its deadline has another reason now: {name}"
+        )
         both = is_true(job, "Complete") and is_true(job, "Failed")
         assert not both, f"a TrainJob is Complete and Failed: {name}"
         for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
@@ -226,6 +232,13 @@ class Rules:
 
 def _name(document: Document) -> str:
     return str(document["metadata"]["name"])
+
+
+def _failure(job: Document) -> str:
+    """Return the reason why a TrainJob has failed, or an empty text."""
+    conditions = job.get("status", {}).get("conditions") or ()
+    failed = [each["reason"] for each in conditions if each["type"] == "Failed" and each["status"] == "True"]
+    return str(failed[0]) if failed else ""
 
 
 def _wanted_of(train_job: Document) -> tuple[object, ...]:

@@ -5,6 +5,8 @@
 Every timer by which a manager recovers from a lost event is longer. Before each event, the scripts wait until nothing
 happens any more and until the next retry of a TrainJob that cannot proceed is minutes away. Nothing else but the event
 can therefore cause the result.
+
+Some scripts bring a TrainJob into a rare state, in which a manager must do nothing, or must do it later.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from controller_runtime.simtest import MANAGER, Simulation
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.scheduling import v1beta1
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    TRAIN_JOB_GANG_UNAVAILABLE,
+    ClusterTrainingRuntime,
+    TrainingRuntime,
+    TrainJob,
+)
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from testkit.sim import runtimes
@@ -68,9 +75,15 @@ _TAKEN: Final = 60.0
 """A TrainJob is retried at this interval while an object of another purpose has the name of a child."""
 _UNWATCHED: Final = 10.0
 """Seconds after which a broken watch of failed pods starts again."""
+_STARTED: Final = 60.0
+"""A TrainJob that has not started after so many seconds is reported."""
+_RECORDED: Final = 5
+"""The number of different failures of a JobSet's run that are recorded."""
 VOLCANO: Final = "podgroups.scheduling.volcano.sh"
 """A kind that the server must not serve before the scripts begin."""
 _GANGS: Final = {"podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"}
+_TRAIN_JOBS: Final = "trainjobs.trainer.kubeflow.org"
+_NO_OWNERS: Final[Document] = {"metadata": {"ownerReferences": None}}
 _NO_FINALIZERS: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 
 
@@ -139,14 +152,16 @@ class Wakeups:
         *,
         suspend: bool = True,
         quiet: bool = True,
+        name: str = "",
         **spec: Any,
     ) -> Document:
-        """Create a TrainJob; with ``quiet``, wait until nothing happens any more."""
+        """Create a TrainJob; with ``quiet``, wait until nothing happens any more. Without ``name``, the name is new."""
         self._made += 1
         reference = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": runtime}
         managed = {"managedBy": "trainer.kubeflow.org/trainjob-controller"}
         whole = {"runtimeRef": reference, "suspend": suspend, "trainer": {"image": "i"}, **managed, **spec}
-        job = {"metadata": {"namespace": "default", "name": f"job-{self._made}"}, "spec": whole}
+        metadata = {"namespace": "default", "name": name or f"job-{self._made}"}
+        job = {"metadata": metadata, "spec": whole}
         made = await self._sim.client().create(TrainJob.from_dict(job))
         if quiet:
             await self._quiet()
@@ -288,7 +303,86 @@ class Wakeups:
             _TAKEN + SOON,
         )
 
+    async def orphan(self) -> None:
+        """Remove the owner of the JobSet of a suspended TrainJob: the TrainJob must adopt it."""
+        job = await self._create(await self._runtime("plain"))
+        child = self._child(JobSet, job)
+        assert child is not None
+        await self._patch(JobSet, child, _NO_OWNERS)
+        await self._within(self._has(JobSet, job), "the loss of a JobSet's owner")
+
+    async def end_as_orphan(self) -> None:
+        """Let a JobSet complete that has no owner and another spec than its TrainJob: the TrainJob must not follow."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        child, pods = self._child(JobSet, job), self._pods(job)
+        assert child is not None
+        await self._patch(TrainJob, job, {"spec": {"trainer": {"image": "other"}}})
+        await self._quiet()
+        await self._patch(JobSet, child, _NO_OWNERS)
+        for pod in pods:
+            await self._patch_status(pod, {"phase": "Succeeded"})
+
+        def has_completed() -> bool:
+            return is_true(by_name(self._sim, JobSet, child) or {}, "Completed")
+
+        await self._within(has_completed, "the end of the pods, by the models", _MODELS)
+        await self._touch(job)
+        assert not is_true(self._now(job), "Complete"), "a TrainJob follows a JobSet that it does not control"
+
+    async def end_in_time(self) -> None:
+        """Let a JobSet complete before the deadline, and let the manager write the status after the deadline."""
+        runtime, seconds = await self._runtime("plain"), 120
+        ends = self._sim.loop.time() + seconds
+        job = await self._create(runtime, suspend=False, quiet=False, activeDeadlineSeconds=seconds)
+        await anyio.sleep(30.0)
+        with self._denied(_TRAIN_JOBS):
+            for pod in self._pods(job):
+                await self._patch_status(pod, {"phase": "Succeeded"})
+            await anyio.sleep(ends + SOON - self._sim.loop.time())
+        await self._within(lambda: is_true(self._now(job), "Complete"), "the end of a TrainJob", _LONG)
+        await self._quiet()
+        assert self._child(JobSet, job) is not None, "the JobSet of a TrainJob that ended in time is deleted"
+
+    async def take_name_of_ended(self) -> None:
+        """Create a JobSet of another purpose in the place of that of a TrainJob that has ended.
+
+        The status of the TrainJob must stay.
+        """
+        job = await self._completed(await self._runtime("plain"))
+        child, counts = self._child(JobSet, job), self._now(job)["status"]["jobsStatus"]
+        assert child is not None
+        await self._sim.client().delete(JobSet.from_dict(child), propagation="Foreground")
+        await self._within(
+            lambda: by_name(self._sim, JobSet, child) is None, "a deletion, by the garbage collector", _MODELS
+        )
+        jobs = [{"name": "other", "template": {"spec": each["template"]["spec"]}} for each in _jobs_of(child)]
+        spec = {"suspend": True, "replicatedJobs": jobs}
+        metadata = {"namespace": "default", "name": child["metadata"]["name"]}
+        other = await self._sim.client().create(JobSet.from_dict({"metadata": metadata, "spec": spec}))
+        await self._quiet()
+        await self._touch(job)
+        assert self._now(job)["status"]["jobsStatus"] == counts, "a TrainJob follows a JobSet of another purpose"
+        await self._sim.client().delete(other)
+
+    async def _touch(self, job: Document) -> None:
+        """Change a TrainJob in a way that does not affect its children, and wait until nothing happens any more."""
+        await self._patch(TrainJob, job, {"metadata": {"annotations": {"example.com/touched": "yes"}}})
+        await self._quiet()
+
     # TrainJobs.
+
+    async def relabel_unled(self) -> None:
+        """Remove a label of a suspended TrainJob while no manager leads: the next leader must remove it, too."""
+        job = await self._create(await self._runtime("plain"), labels={"team": "a"})
+        assert self._labels(job) == {"team": "a"}
+        for name in [name for name, manager in self._sim.managers.items() if manager.elected.is_set()]:
+            self._sim.kill(name)
+        await self._patch(TrainJob, job, {"spec": {"labels": None}})
+        await self._within(lambda: not self._labels(job), "a change while no manager leads", _LONG)
+
+    def _labels(self, job: Document) -> Document:
+        """Return the labels of the JobSet of a TrainJob."""
+        return (self._child(JobSet, job) or {"metadata": {}})["metadata"].get("labels") or {}
 
     async def resume(self) -> None:
         """Resume a TrainJob, suspend it, and resume it again."""
@@ -299,10 +393,27 @@ class Wakeups:
                 partial(self._is_followed, job, suspend), f"a change of a TrainJob: suspend is {suspend}"
             )
             await self._quiet(_MODELS)
+            noted = self._now(job)["metadata"].get("annotations") or {}
+            assert constants.SUSPENDED_ANNOTATION not in noted, "a suspension is noted after its end"
 
     def _is_followed(self, job: Document, suspend: bool) -> bool:
         sets = owned(self._sim, JobSet, job)
         return [is_suspended(each) for each in sets] == [suspend] == [is_true(self._now(job), "Suspended")]
+
+    async def start_late(self) -> None:
+        """Let a TrainJob not start, and then another one of its name: each has a minute, until an event reports it."""
+        status = ("jobset-controller", "update", "jobsets.jobset.x-k8s.io")
+        self._sim.server.denied.add(status)
+        runtime = await self._runtime("plain")
+        first = await self._create(runtime, suspend=False, quiet=False)
+        await anyio.sleep(_STARTED - 2 * SOON)
+        await self._sim.client().delete(TrainJob.from_dict(first), propagation="Background")
+        job = await self._create(runtime, suspend=False, quiet=False, name=first["metadata"]["name"])
+        await anyio.sleep(_STARTED - SOON)
+        reason = "TrainJobNotStarted"
+        assert not self._events(job, reason), "a TrainJob that has not started is reported too early"
+        await self._within(lambda: self._events(job, reason), "the time of a TrainJob to start", 2 * SOON)
+        self._sim.server.denied.discard(status)
 
     async def expire(self) -> None:
         """Let the deadline of a TrainJob pass."""
@@ -553,13 +664,19 @@ class Wakeups:
         await self._within(self._has(JobSet, job), f"the installation of {kind.gvk.group_kind}", _INSTALLED)
 
     async def native_gang(self) -> None:
-        """Delete a gang of a suspended JobSet; then let the server stop serving gangs, and serve them again."""
+        """Delete a gang of a suspended JobSet; then let the server stop serving gangs, and serve them again.
+
+        A TrainJob that runs is not affected.
+        """
         runtime = await self._runtime("plain", podGroupPolicy={"workload": {}})
+        running = await self._create(runtime, suspend=False)
         job = await self._create(runtime)
         await self._deleted(v1beta1.PodGroup, job)
         await self._quiet()
         self._withdraw(*_GANGS)
         await self._quiet(120.0)
+        await self._touch(running)
+        assert not is_true(self._now(running), TRAIN_JOB_GANG_UNAVAILABLE), "a TrainJob that runs lacks its gang"
         late = await self._create(runtime, suspend=False)
         await self._quiet(_LONG)
         assert not owned(self._sim, JobSet, late)
@@ -573,6 +690,14 @@ class Wakeups:
         job = await self._create(await self._runtime("plain"), suspend=False)
         await self._fail(job)
         await self._within(partial(self._is_explained, job), "the failure of a pod")
+
+    async def fail_in_many_ways(self) -> None:
+        """Let many containers of a TrainJob fail: the first failures are recorded, and no others."""
+        job = await self._create(await self._runtime("plain"), suspend=False)
+        await self._fail(job, *(f"c{number}" for number in range(_RECORDED + 2)))
+        await self._quiet()
+        recorded = len(self._events(job, "ContainerFailed"))
+        assert recorded == _RECORDED, f"{recorded} failures of a TrainJob are recorded, not {_RECORDED}"
 
     async def fail_unseen(self) -> None:
         """Let a TrainJob fail while the managers may not watch pods, and then permit it."""
@@ -590,20 +715,24 @@ class Wakeups:
             partial(self._is_explained, job), "the failure of a pod that is listed later", _UNWATCHED + SOON
         )
 
-    async def _fail(self, job: Document) -> None:
-        """Let a container of a TrainJob fail."""
+    async def _fail(self, job: Document, *containers: str) -> None:
+        """Let containers of a TrainJob fail, by default the trainer."""
         ended = {"exitCode": 3, "reason": "Error", "finishedAt": format_time(datetime.now(UTC))}
-        statuses = [{"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}]
-        statuses[0]["state"] = {"terminated": ended}
+        unready = {"image": "i", "imageID": "", "ready": False, "restartCount": 0}
+        statuses = [
+            {"name": name, **unready, "state": {"terminated": ended}} for name in containers or ["node"]
+        ]
         await self._patch_status(self._pods(job)[0], {"phase": "Failed", "containerStatuses": statuses})
 
     def _is_explained(self, job: Document) -> bool:
         """Return True if an event of a TrainJob says which container failed."""
-        return any(
-            each["involvedObject"].get("uid") == job["metadata"]["uid"]
-            and each["reason"] == "ContainerFailed"
-            for each in self._sim.server.objects(Event)
-        )
+        return bool(self._events(job, "ContainerFailed"))
+
+    def _events(self, job: Document, reason: str) -> list[Document]:
+        """Return the events of a TrainJob with a reason."""
+        uid = job["metadata"]["uid"]
+        events = self._sim.server.objects(Event)
+        return [each for each in events if (each["involvedObject"].get("uid"), each["reason"]) == (uid, reason)]
 
     def _pods(self, job: Document) -> list[Document]:
         """Return the pods of a TrainJob's JobSet."""
@@ -636,7 +765,10 @@ class Wakeups:
     # The certificate authority of the status server, and the time to live, behind feature gates.
 
     async def report(self) -> None:
-        """Let the pods of TrainJobs report progress, also for other TrainJobs and after the deletion of their own."""
+        """Let the pods of TrainJobs report progress, also for other TrainJobs and after the deletion of their own.
+
+        Reports that failed must not stand in the way of later ones.
+        """
         admin, trainers = self._sim.client("admin"), self._trainers
         assert trainers is not None
         await install_authority(self._sim)
@@ -648,6 +780,11 @@ class Wakeups:
             assert await trainers.report(stranger, job, self._rng) == HTTPStatus.FORBIDDEN
             await self._quiet()
         assert self._now(job)["status"]["jobsStatus"], "a report replaced the rest of the status"
+        with self._denied(_TRAIN_JOBS):
+            for _ in range(6):
+                assert await trainers.report(pod, job, self._rng) == HTTPStatus.INTERNAL_SERVER_ERROR
+        for _ in range(4):
+            assert await trainers.report(pod, job, self._rng) == HTTPStatus.OK, "a report is refused"
         await self._sim.client().delete(TrainJob.from_dict(job), propagation="Background")
         await self._quiet()
         assert await trainers.report(pod, job, self._rng) == HTTPStatus.FORBIDDEN
@@ -709,7 +846,13 @@ SCRIPTS: Final = (
     Wakeups.delete_job_set,
     Wakeups.edit_unobserved,
     Wakeups.free_name,
+    Wakeups.orphan,
+    Wakeups.end_as_orphan,
+    Wakeups.end_in_time,
+    Wakeups.take_name_of_ended,
+    Wakeups.relabel_unled,
     Wakeups.resume,
+    Wakeups.start_late,
     Wakeups.expire,
     Wakeups.expire_denied,
     Wakeups.fail_again,
@@ -725,8 +868,14 @@ SCRIPTS: Final = (
     Wakeups.install_pod_group,
     Wakeups.native_gang,
     Wakeups.fail,
+    Wakeups.fail_in_many_ways,
     Wakeups.fail_unseen,
 )
+
+
+def _jobs_of(job_set: Document) -> list[Document]:
+    found: list[Document] = job_set["spec"]["replicatedJobs"]
+    return found
 
 
 def _metadata(kind: type[Object], name: str) -> Document:
