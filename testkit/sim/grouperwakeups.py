@@ -127,9 +127,9 @@ class GrouperWakeups:
             gangs.append(await client.create(v1beta1.PodGroup.from_dict({"metadata": metadata, "spec": spec})))
         for gang in gangs:
             copied = {kai.POD_GROUP_ANNOTATION_FOR_POD: group for group in groups}
-            metadata = {"namespace": "default", "name": f"{gang.name}-0", "annotations": copied}
+            named = {"namespace": "default", "name": f"{gang.name}-0", "annotations": copied}
             of_gang = {"schedulerName": kai.SCHEDULER_NAME, "schedulingGroup": {"podGroupName": gang.name}}
-            pod = await client.create(Pod.from_dict({"metadata": metadata, "spec": of_gang}))
+            pod = await client.create(Pod.from_dict({"metadata": named, "spec": of_gang}))
 
             def has_group(pod: Pod = pod, uid: str = gang.metadata.uid or "") -> bool:
                 found = by_name(self._sim, Pod, pod.to_dict())

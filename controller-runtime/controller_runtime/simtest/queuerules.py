@@ -12,7 +12,6 @@ from typing import Final
 
 from controller_runtime import source
 from controller_runtime.controller import Controller
-from controller_runtime.workqueue import PriorityQueue
 
 _LATE: Final = 1.0
 """A request may become ready this many seconds after its time."""
@@ -24,7 +23,7 @@ def forgotten(controller: Controller) -> Iterator[str]:
     Call it twice, some seconds apart: only descriptions that both calls yield are problems, because a worker or a timer
     may be about to act.
     """
-    queue: PriorityQueue[object] = controller.queue
+    queue = controller.queue
     if queue.shutting_down:
         return
     now = queue._clock()

@@ -393,8 +393,8 @@ class Rules(Observer):
                         self.fail(f"{name}: a change is kept from handlers: {informer.gvk.kind} {key.name}")
                     for problem in cacherules.missed(self._server, informer):
                         self.fail(f"{name}: {problem}")
-            for key in earlier.keys() & suspected.keys():
-                self.fail(suspected[key])
+            for lasting in earlier.keys() & suspected.keys():
+                self.fail(suspected[lasting])
 
     def _running(self) -> Iterator[tuple[str, ManagerReplica]]:
         for name, replica in sorted(self.replicas.items()):

@@ -513,14 +513,14 @@ async def test_handlers_must_be_told_of_each_state_in_order(tell: str, found: st
     told, _, problems = teller()
     for step in tell.split(", "):
         what, *versions = step.split()
-        first, *others = [int(version) for version in versions]
+        first, last = int(versions[0]), int(versions[-1])
         match what:
             case "add":
                 told._add(state(first), False)
             case "change":
-                told._update(state(first), state(*others))
+                told._update(state(first), state(last))
             case "replace":
-                told._update(state(first), state(*others, "other"))
+                told._update(state(first), state(last, "other"))
             case "delete":
                 told._delete(state(first), False)
             case "delete-other":
