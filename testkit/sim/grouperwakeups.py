@@ -58,10 +58,10 @@ class GrouperWakeups:
             sim.record("wakeups", alone.__name__)
             await alone()
 
-    async def _create(self, kind: type[Object], labels: Document | None = None, **more: Document) -> Document:
-        """Create a workload with pods, and wait until nothing happens any more. ``more`` is added to its metadata."""
+    async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
+        """Create a workload with pods, and wait until nothing happens any more."""
         self._made += 1
-        metadata = {"namespace": "default", "name": f"w-{self._made}", "labels": labels or {}, **more}
+        metadata = {"namespace": "default", "name": f"w-{self._made}", "labels": labels or {}}
         spec = self._workloads.spec_of(kind, self._rng)
         made = await self._sim.client().create(kind.from_dict({"metadata": metadata, "spec": spec}))
         await anyio.sleep(_QUIET + self._rng.uniform(0.0, 30.0))
@@ -124,9 +124,11 @@ class GrouperWakeups:
         for name in ("first", "second"):
             metadata = {"namespace": "default", "name": name}
             spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-            gangs.append(await client.create(v1beta1.PodGroup.from_dict({"metadata": metadata, "spec": spec})))
+            gangs.append(
+                await client.create(v1beta1.PodGroup.from_dict({"metadata": metadata, "spec": spec}))
+            )
         for gang in gangs:
-            copied = {kai.POD_GROUP_ANNOTATION_FOR_POD: group for group in groups}
+            copied = {kai.POD_GROUP_ANNOTATION_FOR_POD: groups[0]} if groups else {}
             named = {"namespace": "default", "name": f"{gang.name}-0", "annotations": copied}
             of_gang = {"schedulerName": kai.SCHEDULER_NAME, "schedulingGroup": {"podGroupName": gang.name}}
             pod = await client.create(Pod.from_dict({"metadata": named, "spec": of_gang}))
@@ -134,26 +136,30 @@ class GrouperWakeups:
             def has_group(pod: Pod = pod, uid: str = gang.metadata.uid or "") -> bool:
                 found = by_name(self._sim, Pod, pod.to_dict())
                 assert found is not None
-                groups[:] = [found["metadata"].get("annotations", {}).get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")]
+                groups[:] = [
+                    found["metadata"].get("annotations", {}).get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
+                ]
                 return uid in groups[0]
 
             await within(self._sim, has_group, f"the creation of a pod of the {gang.name} gang")
 
     async def change_durations(self) -> None:
-        """Change the durations in the annotations of a JobSet, which the newer release knows."""
+        """Set and change the durations in the annotations of a Job's pods, which the newer release knows."""
         durations = {
             kai.PREEMPTION_DELAY_KEY: "preemptionDelay",
             kai.STALENESS_GRACE_PERIOD_KEY: "stalenessGracePeriod",
         }
+        workload = await self._create(Job)
         for key, field in durations.items():
-            workload = await self._create(JobSet, annotations={key: "5m"})
-            body = raw_patch(MERGE, msgspec.json.encode({"metadata": {"annotations": {key: "10m"}}}))
-            await self._sim.client().patch(JobSet.from_dict(workload), body)
+            for minutes in ("5m", "10m"):
+                body = raw_patch(MERGE, msgspec.json.encode({"metadata": {"annotations": {key: minutes}}}))
+                for pod in owned(self._sim, Pod, workload):
+                    await self._sim.client().patch(Pod.from_dict(pod), body)
 
-            def follows(workload: Document = workload, field: str = field) -> bool:
-                return {each["spec"].get(field) for each in self._groups(workload)} == {"10m0s"}
+                def follows(field: str = field, wanted: str = f"{minutes}0s") -> bool:
+                    return {each["spec"].get(field) for each in self._groups(workload)} == {wanted}
 
-            await within(self._sim, follows, f"a change of the annotation {key}")
+                await within(self._sim, follows, f"a change of the annotation {key}")
 
     async def delete_group(self, kind: type[Object]) -> None:
         """Delete the groups of a workload."""

@@ -28,7 +28,7 @@ from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.meta import format_time
-from controller_runtime.simtest import MANAGER, Simulation
+from controller_runtime.simtest import MANAGER, Simulation, miss_changes
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -361,7 +361,9 @@ class Wakeups:
         other = await self._sim.client().create(JobSet.from_dict({"metadata": metadata, "spec": spec}))
         await self._quiet()
         await self._touch(job)
-        assert self._now(job)["status"]["jobsStatus"] == counts, "a TrainJob follows a JobSet of another purpose"
+        assert self._now(job)["status"]["jobsStatus"] == counts, (
+            "a TrainJob follows a JobSet of another purpose"
+        )
         await self._sim.client().delete(other)
 
     async def _touch(self, job: Document) -> None:
@@ -401,14 +403,20 @@ class Wakeups:
         return [is_suspended(each) for each in sets] == [suspend] == [is_true(self._now(job), "Suspended")]
 
     async def start_late(self) -> None:
-        """Let a TrainJob not start, and then another one of its name: each has a minute, until an event reports it."""
+        """Let a TrainJob not start, and then another one of its name: each has a minute, until an event reports it.
+
+        The manager does not see that there is no TrainJob of this name for a moment.
+        """
         status = ("jobset-controller", "update", "jobsets.jobset.x-k8s.io")
         self._sim.server.denied.add(status)
         runtime = await self._runtime("plain")
         first = await self._create(runtime, suspend=False, quiet=False)
         await anyio.sleep(_STARTED - 2 * SOON)
-        await self._sim.client().delete(TrainJob.from_dict(first), propagation="Background")
-        job = await self._create(runtime, suspend=False, quiet=False, name=first["metadata"]["name"])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(miss_changes, self._sim, 1.0)
+            await anyio.sleep(0.1)
+            await self._sim.client().delete(TrainJob.from_dict(first), propagation="Background")
+            job = await self._create(runtime, suspend=False, quiet=False, name=first["metadata"]["name"])
         await anyio.sleep(_STARTED - SOON)
         reason = "TrainJobNotStarted"
         assert not self._events(job, reason), "a TrainJob that has not started is reported too early"
@@ -676,7 +684,9 @@ class Wakeups:
         self._withdraw(*_GANGS)
         await self._quiet(120.0)
         await self._touch(running)
-        assert not is_true(self._now(running), TRAIN_JOB_GANG_UNAVAILABLE), "a TrainJob that runs lacks its gang"
+        assert not is_true(self._now(running), TRAIN_JOB_GANG_UNAVAILABLE), (
+            "a TrainJob that runs lacks its gang"
+        )
         late = await self._create(runtime, suspend=False)
         await self._quiet(_LONG)
         assert not owned(self._sim, JobSet, late)
@@ -732,7 +742,9 @@ class Wakeups:
         """Return the events of a TrainJob with a reason."""
         uid = job["metadata"]["uid"]
         events = self._sim.server.objects(Event)
-        return [each for each in events if (each["involvedObject"].get("uid"), each["reason"]) == (uid, reason)]
+        return [
+            each for each in events if (each["involvedObject"].get("uid"), each["reason"]) == (uid, reason)
+        ]
 
     def _pods(self, job: Document) -> list[Document]:
         """Return the pods of a TrainJob's JobSet."""
@@ -782,7 +794,10 @@ class Wakeups:
         assert self._now(job)["status"]["jobsStatus"], "a report replaced the rest of the status"
         with self._denied(_TRAIN_JOBS):
             for _ in range(6):
-                assert await trainers.report(pod, job, self._rng) == HTTPStatus.INTERNAL_SERVER_ERROR
+                code = await trainers.report(pod, job, self._rng)
+                assert code == HTTPStatus.INTERNAL_SERVER_ERROR, (
+                    f"a report without permission has the code {code}"
+                )
         for _ in range(4):
             assert await trainers.report(pod, job, self._rng) == HTTPStatus.OK, "a report is refused"
         await self._sim.client().delete(TrainJob.from_dict(job), propagation="Background")
