@@ -214,7 +214,7 @@ async def test_a_group_has_no_durations_where_the_server_would_prune_them(
         {"sub_groups": [SubGroupMetadata(name="a", min_available=1)]},
         {"sub_groups": [SubGroupMetadata(name="a", min_sub_group=1)]},
     ],
-    ids=lambda change: "/".join(change),
+    ids="/".join,
 )
 async def test_each_field_of_a_group_that_changes_is_written(change: dict[str, Any]) -> None:
     client = FakeClient()
