@@ -411,7 +411,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
         pytest.param(cache.UndecodableObjectError(Pod.gvk, A, "odd"), False, id="of another shape itself"),
         pytest.param(cache.UndecodableObjectError(Pod.gvk, B, "odd"), True, id="needs one of another shape"),
         pytest.param(
-            cache.UndecodableObjectError(Node.gvk, A, "odd"), True, id="needs one of its name and another kind"
+            cache.UndecodableObjectError(Node.gvk, A, "odd"),
+            True,
+            id="needs one of its name and another kind",
         ),
     ],
 )

@@ -219,7 +219,8 @@ async def test_a_group_has_no_durations_where_the_server_would_prune_them(
 async def test_each_field_of_a_group_that_changes_is_written(change: dict[str, Any]) -> None:
     client = FakeClient()
     for given in ({}, change, change):
-        await handler(client).apply_to_cluster(wanted(**given), Rules.V0_17)  # a new handler remembers nothing
+        remembers_nothing = handler(client)
+        await remembers_nothing.apply_to_cluster(wanted(**given), Rules.V0_17)
     assert len(client.writes) == 2
 
 
