@@ -111,7 +111,7 @@ def prompt(sim: Simulation) -> None:
 def prompt_and_gated(sim: Simulation) -> None:
     """Simulate such scripts with managers whose other feature gates are enabled."""
     gates = {features.TRAIN_JOB_STATUS: True, features.TTL_AFTER_FINISHED: True}
-    cluster = world(sim, pods_fail=0.0, gates=gates)
+    cluster = world(sim, pods_fail=0.0, gates=gates, ttl=wakeups.DEFAULT_TTL)
     sim.finally_(lambda sim: wakeups.play(sim, wakeups.GATED, cluster.trainers))
     sim.finally_(check_managers)
 

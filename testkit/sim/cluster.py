@@ -238,15 +238,17 @@ def world(
     *,
     alone: bool = False,
     gates: Mapping[str, bool] | None = None,
+    ttl: int | None = None,
     max_restarts: int = 0,
 ) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers.
 
     With ``alone``, ``manager-1`` runs the controllers without leader election, and ``manager-0`` only serves webhooks.
-    ``gates`` are the settings of the managers' feature gates. JobSets restart up to ``max_restarts`` times.
+    ``gates`` are the settings of the managers' feature gates, and ``ttl`` is their default time to live of finished
+    TrainJobs. JobSets restart up to ``max_restarts`` times.
     """
     cfg = defaulted(version)
-    cfg.feature_gates = dict(gates or {})
+    cfg.feature_gates, cfg.ttl_seconds_after_finished = dict(gates or {}), ttl
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     sim.serve(v1alpha1.Workload, v1alpha2.PodGroup, v1beta1.PodGroup, volcano.PodGroup)

@@ -69,6 +69,8 @@ _MODELS: Final = 60.0
 """Seconds within which the models of other controllers react."""
 _TO_LIVE: Final = 240
 """The time to live of a finished TrainJob in seconds: its end is announced a minute before."""
+DEFAULT_TTL: Final = 400
+"""The time to live of finished TrainJobs for which neither they nor their runtimes set one, in seconds."""
 _UNOBSERVED: Final = 10.0
 """The age in seconds at which a JobSet without a status has no Jobs."""
 _TAKEN: Final = 60.0
@@ -827,7 +829,10 @@ class Wakeups:
         await self._deleted(ConfigMap, job)
 
     async def expire_finished(self) -> None:
-        """Let finished TrainJobs live for their own time, and for a time that their runtime gets later."""
+        """Let finished TrainJobs live for their own time, and for a time that their runtime gets later.
+
+        While the runtime is missing, the default of the managers does not apply.
+        """
         for kind in (ClusterTrainingRuntime, TrainingRuntime):
             name = await self._runtime("plain", kind)
             job = await self._completed(name, kind, ttlSecondsAfterFinished=_TO_LIVE)
@@ -843,8 +848,8 @@ class Wakeups:
             late = await self._runtime("plain", kind)
             last = await self._completed(late, kind)
             removed = await self._remove_runtime(kind, late)
-            await self._quiet(_LONG)
-            assert not self._is_gone(last)
+            await self._quiet(DEFAULT_TTL + SOON)
+            assert not self._is_gone(last), "a TrainJob is deleted although its runtime is missing"
             await self._install_runtime(removed, **policy["spec"])
             await self._within(partial(self._is_gone, last), f"a {kind.gvk.kind} with a time to live")
 

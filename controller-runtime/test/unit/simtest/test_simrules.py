@@ -23,8 +23,7 @@ from controller_runtime.fake import FakeClient, Server
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.manager import ControllerDefaults
-from controller_runtime.rest import CompleteResponse
-from controller_runtime.rest.fake import FakeResponse, FakeTransport
+from controller_runtime.rest import CompleteResponse, FakeResponse, FakeTransport
 from controller_runtime.simtest import Event, Process, cacherules, queuerules
 from controller_runtime.simtest.cacherules import Resumes, Told
 from controller_runtime.simtest.leases import Holders, Leases
