@@ -43,7 +43,7 @@ from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from testkit.sim import runtimes
 from testkit.sim.cluster import HELD
-from testkit.sim.objects import by_name, is_deleted, is_suspended, is_true, owned
+from testkit.sim.objects import by_name, is_deleted, is_overdue, is_suspended, is_true, owned
 from testkit.sim.trainers import Trainers, authority, install_authority
 
 Document = dict[str, Any]
@@ -441,6 +441,22 @@ class Wakeups:
         await anyio.sleep(ends - 5.0 - self._sim.loop.time())
         assert not is_true(self._now(job), "Failed"), "a TrainJob fails before its deadline"
         await self._within(lambda: is_true(self._now(job), "Failed"), "a deadline", 5.0 + SOON)
+
+    async def fail_overdue(self) -> None:
+        """Let a JobSet fail after the deadline, when the manager may not delete it: the reason of the failure stays."""
+        runtime = await self._runtime("plain")
+        with self._denied("jobsets.jobset.x-k8s.io", "delete"):
+            job = await self._create(runtime, suspend=False, activeDeadlineSeconds=90)
+            await self._within(lambda: is_true(self._now(job), "Failed"), "a deadline", 90.0 + SOON)
+            for pod in self._pods(job):
+                await self._patch_status(pod, {"phase": "Failed"})
+            await self._within(
+                lambda: any(is_true(each, "Failed") for each in owned(self._sim, JobSet, job)),
+                "the failure of the pods, by the models",
+                _MODELS,
+            )
+            await self._touch(job)
+            assert is_overdue(self._now(job)), "a TrainJob that failed at its deadline has another reason now"
 
     @contextmanager
     def _denied(self, resource: str = "jobsets.jobset.x-k8s.io", *verbs: str) -> Iterator[None]:
@@ -875,6 +891,7 @@ SCRIPTS: Final = (
     Wakeups.start_late,
     Wakeups.expire,
     Wakeups.expire_denied,
+    Wakeups.fail_overdue,
     Wakeups.fail_again,
     Wakeups.edit_runtime,
     Wakeups.install_runtime,
