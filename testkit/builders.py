@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from controller_runtime.apis.batch.v1 import JobSpec, JobTemplateSpec
 from controller_runtime.apis.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements
@@ -28,6 +28,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.constants import trainer as constants
 
+R = TypeVar("R", TrainingRuntime, ClusterTrainingRuntime)
 UID: Final = "11111111-2222-3333-4444-555555555555"
 
 
@@ -86,13 +87,15 @@ def written_train_job(
     *,
     name: str = "job",
     kind: str | None = TrainingRuntime.gvk.kind,
+    metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> TrainJob:
     """Return a TrainJob as a user writes it: ``spec`` has fields by their JSON names, and all others are left out.
 
     If ``kind`` is None, the reference to the runtime has only the name.
     """
-    return TrainJob.from_dict(train_job_document(namespace, runtime, name=name, kind=kind, **spec))
+    document = train_job_document(namespace, runtime, name=name, kind=kind, metadata=metadata, **spec)
+    return TrainJob.from_dict(document)
 
 
 def train_job_document(
@@ -141,22 +144,44 @@ def runtime_patch(
 
 
 def written_runtime(
-    namespace: str, name: str = "runtime", *, pod: Mapping[str, Any] | None = None, **spec: Any
+    namespace: str,
+    name: str = "runtime",
+    *,
+    pod: Mapping[str, Any] | None = None,
+    pod_metadata: Mapping[str, Any] | None = None,
+    job: Mapping[str, Any] | None = None,
+    job_set: Mapping[str, Any] | None = None,
+    **spec: Any,
 ) -> TrainingRuntime:
     """Return a TrainingRuntime as an administrator writes it, with the trainer's job ``node``; MPI has a launcher, too.
 
-    ``spec`` has fields by their JSON names. ``pod`` is the spec of the pods.
+    ``spec`` has fields by their JSON names, and so have ``pod`` and ``pod_metadata`` for the pods, ``job`` for the spec
+    of the Jobs and ``job_set`` for that of the JobSet.
     """
-    pods = {"containers": [{"name": constants.NODE, "image": "busybox"}], **(pod or {})}
+    pods = {"spec": {"containers": [{"name": constants.NODE, "image": "busybox"}], **(pod or {})}}
+    if pod_metadata is not None:
+        pods["metadata"] = dict(pod_metadata)
     jobs: list[dict[str, Any]] = [
-        {"name": constants.NODE, "template": {"spec": {"template": {"spec": pods}}}}
+        {"name": constants.NODE, "template": {"spec": {**(job or {}), "template": pods}}}
     ]
     if "mpi" in spec.get("mlPolicy", {}):
         jobs.insert(0, {**jobs[0], "name": constants.LAUNCHER})
     labels = {constants.LABEL_TRAIN_JOB_ANCESTOR: constants.ANCESTOR_TRAINER}
     jobs[0] = {**jobs[0], "template": {"metadata": {"labels": labels}, **jobs[0]["template"]}}
-    whole = {"template": {"spec": {"replicatedJobs": jobs}}, **spec}
+    whole = {"template": {"spec": {"replicatedJobs": jobs, **(job_set or {})}}, **spec}
     return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": whole})
+
+
+def written_cluster_runtime(name: str = "runtime", **spec: Any) -> ClusterTrainingRuntime:
+    """Return a ClusterTrainingRuntime as :func:`written_runtime` returns a TrainingRuntime."""
+    made = written_runtime("", name, **spec).to_dict()
+    return ClusterTrainingRuntime.from_dict({"metadata": {"name": name}, "spec": made["spec"]})
+
+
+def replicated(runtime: R, replicas: int) -> R:
+    """Return the runtime after its first job got so many replicas."""
+    (runtime.spec.template.spec.replicated_jobs or [])[0].replicas = replicas
+    return runtime
 
 
 def make_replicated_job(

@@ -7,34 +7,43 @@ The server can behave as if JobSet's webhooks and controller were installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, TypeVar
 
+import anyio
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.client import interceptor
 from controller_runtime.fake import Call, FakeClient
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.reconcile import Request, Result
+from controller_runtime.recorder import Broadcaster, SourceRecorder
+from controller_runtime.simtest import Review
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
+from pkg.runtime import Runtime, core
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.webhooks import TrainJobDefaulter
-from testkit.builders import make_ended_status, train_job_document, written_runtime
-from testkit.jobsetwebhook import is_allowed, set_defaults
+from testkit.builders import make_ended_status, train_job_document, written_cluster_runtime
+from testkit.jobset import report, review_job_set
+from testkit.recorder import Recorder
 
-T = TypeVar("T", bound=Object)
 KEY = Request("ns", "job")
-IMMUTABLE = (
-    'admission webhook "vjobset.kb.io" denied the request: '
-    "spec.replicatedJobs: Invalid value: []: field is immutable"
-)
+
+
+class Runnable(Protocol):
+    """A runnable of a manager."""
+
+    async def start(self) -> None: ...
+
+
+R = TypeVar("R", bound=Runnable)
 
 
 class Server(FakeClient):
@@ -46,93 +55,50 @@ class Server(FakeClient):
     def __init__(self, *objects: Object, now: Callable[[], datetime]) -> None:
         super().__init__(*objects, now=now)
         self.mutate: Callable[[dict[str, Any], bool], None] = lambda _spec, _create: None
+        """Called with each JobSet's spec before it is stored, and with True if the JobSet is created."""
+        self._server.admit[JobSet.gvk] = [self._review]
 
-    async def apply(self, obj: T, **options: Any) -> T:
-        live = self._stored(obj)
-        if isinstance(obj, JobSet):
-            obj = self._admitted(obj, live)
-        if live is not None and isinstance(obj, JobSet) and self.webhook:
-            preview = await self.unrecorded(super().apply, obj, options | {"dry_run": True})
-            if not is_allowed(live["spec"], preview.to_dict()["spec"]):
-                self.record("apply", type(obj), obj.key, obj.to_dict(), options={"refused": True, **options})
-                raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
-        return await super().apply(obj, **options)
-
-    def _stored(self, obj: Object) -> dict[str, Any] | None:
-        try:
-            document: dict[str, Any] = self.table(type(obj)).find(obj.key).document
-        except NotFoundError:
-            return None
-        return document
-
-    def _admitted(self, obj: Any, live: dict[str, Any] | None) -> Any:
-        """Return the object with the defaults of the webhook and the CRD."""
-        wire = obj.to_dict()
-        spec = wire["spec"]
-        set_defaults(spec, webhook=self.webhook)
-        self.mutate(spec, live is None)
-        return JobSet.from_dict(wire)
+    async def _review(self, review: Review) -> None:
+        if review.new is not None and not review.subresource:
+            self.mutate(review.new["spec"], review.operation == "CREATE")
+            await review_job_set(review, webhook=self.webhook)
 
     async def delete(self, obj: Object, **options: Any) -> None:
-        if not isinstance(obj, JobSet) or options.get("propagation") != "Foreground":
-            return await super().delete(obj, **options)
-        if not self.role_may_delete:
-            self.record("delete", type(obj), obj.key)
+        if isinstance(obj, JobSet) and not self.role_may_delete:
+            self.record("delete", JobSet, obj.key)
             raise ForbiddenError("jobsets is forbidden: cannot delete", code=403, reason="Forbidden")
-        self.record("delete", JobSet, obj.key)
-        await self.unrecorded(super().delete, obj, options | {"dry_run": True})
-        held = (await self.get(JobSet, obj.key)).deep_copy()
-        held.metadata.finalizers = ["foregroundDeletion"]
-        await self.unrecorded(super().delete, await self.unrecorded(self.update, held))
-        return None
+        await super().delete(obj, **options)
 
-    async def unrecorded(self, call: Callable[..., Any], obj: Object, options: Any = None) -> Any:
+    async def unrecorded(self, call: Callable[..., Any], obj: Object) -> Any:
         """Make a call that is not recorded as the manager's."""
         before = len(self.calls)
-        made = await call(obj, **(options or {}))
+        made = await call(obj)
         del self.calls[before:]
         return made
 
     async def observe(self, *, restarts: int = 0, **counts: int) -> None:
         """Count the Jobs and restarts in the status, as JobSet's controller does."""
         job_set = await self.get(JobSet, KEY)
-        jobs = [
-            {
-                "name": job.name,
-                **dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0),
-                **counts,
-            }
-            for job in job_set.spec.replicated_jobs or ()
-        ]
-        job_set.status = job_set.status.from_dict({"restarts": restarts, "replicatedJobsStatus": jobs})
-        await self.status.update(job_set)
+        jobs = {job.name: counts for job in job_set.spec.replicated_jobs or ()}
+        await report(self, job_set.to_dict(), jobs, restarts=restarts)
 
     async def collect(self) -> None:
         """Remove the deleted JobSet, as the garbage collector does once its Jobs are deleted."""
-        job_set = await self.get(JobSet, KEY)
-        assert job_set.metadata.deletion_timestamp
-        job_set.metadata.finalizers = []
-        self.storage.drop(self.table(JobSet), KEY, job_set.to_dict())
+        assert (await self.get(JobSet, KEY)).metadata.deletion_timestamp
+        self.collect_garbage()
 
 
 START = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        del obj
-        self.events.append(f"{event_type} {reason}: {message}")
-
-
 class ReconcilerWorld:
-    """A reconciler with the real plugins over a Server."""
+    """A reconciler with the real plugins over a Server; its clock follows the event loop's, and can be set."""
 
     def __init__(self, *objects: Object) -> None:
         self.now = START
-        self.server = Server(*objects, now=lambda: self.now)
+        self.server = Server(*objects, now=self.clock)
+        self.events = FakeClient(now=self.clock)
+        """The events of the runnables of :meth:`leading`, and of other controllers."""
         self.recorder = Recorder()
         self.result = Result()
         self.published: Published | None = None
@@ -142,18 +108,50 @@ class ReconcilerWorld:
         self.mutating = True
         """True if the mutating webhook is installed."""
 
+    @property
+    def now(self) -> datetime:
+        return self._set + timedelta(seconds=anyio.current_time() - self._set_at)
+
+    @now.setter
+    def now(self, now: datetime) -> None:
+        self._set, self._set_at = now, anyio.current_time()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    @asynccontextmanager
+    async def leading(self, make: Callable[[SourceRecorder], R]) -> AsyncIterator[R]:
+        """Run a runnable that records events, as the leader does; a second call is another replica that leads."""
+        broadcaster = Broadcaster(self.events, now=self.clock)
+        runnable = make(broadcaster.recorder_for("trainer-trainjob-controller"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broadcaster.start)
+            tasks.start_soon(runnable.start)
+            yield runnable
+            tasks.cancel_scope.cancel()
+
     async def restart(
-        self, through: interceptor.Funcs | None = None, *, store: FakeClient | None = None, **options: Any
+        self,
+        through: interceptor.Funcs | None = None,
+        *,
+        store: FakeClient | None = None,
+        runtimes: Mapping[str, Runtime] | None = None,
+        **options: Any,
     ) -> None:
-        """Replace the reconciler by one without state. Its calls go ``through`` functions, if any are given."""
+        """Replace the reconciler by one without state, with new runtimes unless some are given.
+
+        Its calls go ``through`` functions, if any are given.
+        """
         client = self.server if through is None else interceptor.wrap(self.server, through)
-        runtimes = await core.new(client, FakeClient(), cfg=self.cfg, published=self.published, store=store)
+        self.runtimes = runtimes or await core.new(
+            client, FakeClient(), cfg=self.cfg, published=self.published, store=store
+        )
         gates = features.resolve(self.cfg.feature_gates or {})
         options["count_attempts"] = gates.enabled(features.EXECUTION_ATTEMPTS)
-        self.reconciler = TrainJobReconciler(client, self.recorder, runtimes, now=lambda: self.now, **options)
+        self.reconciler = TrainJobReconciler(client, self.recorder, self.runtimes, now=self.clock, **options)
 
     async def writes(self, key: Request = KEY) -> list[str]:
-        """Reconcile once; return the writes, with dry runs and refusals marked."""
+        """Reconcile once; return the writes, with dry runs marked."""
         before = len(self.server.calls)
         self.result = await self.reconciler.reconcile(key)
         return [written(call) for call in self.server.calls[before:] if call.is_write]
@@ -212,14 +210,13 @@ class ReconcilerWorld:
 
 
 def written(call: Call) -> str:
-    how = " dry run" if call.options.get("dry_run") else " refused" if call.options.get("refused") else ""
+    how = " dry run" if call.options.get("dry_run") else ""
     return f"{call.verb} {'/'.join(filter(None, (call.kind.kind, call.subresource)))}{how}"
 
 
 def runtime(**spec: Any) -> ClusterTrainingRuntime:
     container = {"name": "node", "image": "base", "resources": {"requests": {"cpu": "1"}}}
-    made = written_runtime("", pod={"containers": [container]}, **spec)
-    return ClusterTrainingRuntime.from_dict({"metadata": {"name": "rt"}, "spec": made.to_dict()["spec"]})
+    return written_cluster_runtime("rt", pod={"containers": [container]}, **spec)
 
 
 PLAIN = {"mlPolicy": {"numNodes": 2}}

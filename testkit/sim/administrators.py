@@ -14,9 +14,9 @@ from controller_runtime.machinery import errors
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.jobset import DENIED
 from testkit.sim import runtimes
 from testkit.sim.cluster import Cluster
-from testkit.sim.jobset import DENIED
 from testkit.sim.objects import by_name, is_deleted, refusals_expected
 
 Document = dict[str, Any]

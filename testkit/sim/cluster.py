@@ -34,7 +34,7 @@ from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.runtime import core
-from testkit.sim.jobset import JobSets, review_job_set
+from testkit.jobset import JobSets, review_job_set
 from testkit.sim.kueue import Kueue
 from testkit.sim.objects import controlled_by, is_deleted, is_suspended, is_true, owned, refusals_expected
 from testkit.sim.trainers import Trainers

@@ -15,7 +15,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_ref_to_runtime_registry_key
-from testkit.jobsetwebhook import set_defaults
+from testkit.jobset import set_defaults
 from testkit.sim.objects import controlled_by
 
 Document = dict[str, Any]

@@ -18,17 +18,8 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.children import VolumesError
-from testkit.trainjobs import (
-    GANG,
-    IMMUTABLE,
-    KEY,
-    MPI,
-    PLAIN,
-    never_runs,
-    runtime,
-    suspended_world,
-    world,
-)
+from testkit.jobset import IMMUTABLE
+from testkit.trainjobs import GANG, KEY, MPI, PLAIN, never_runs, runtime, suspended_world, world
 
 
 @pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -14,114 +14,101 @@ import pytest
 from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import interceptor
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.machinery.meta import format_time
-from controller_runtime.recorder import Broadcaster
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.evidence import MAX_FAILURES, FailureEvidence
-from pkg.util import trainjob
-from testkit.builders import make_train_job
-
-BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
-KEY = ("team-a", "job")
-
-
-def now() -> datetime:
-    return BEGIN + timedelta(seconds=anyio.current_time() - 1000)
+from testkit.trainjobs import KEY, START, ReconcilerWorld, ended_condition, world
 
 
 def when(seconds: float) -> str:
-    return format_time(BEGIN + timedelta(seconds=seconds))
+    return format_time(START + timedelta(seconds=seconds))
 
 
 def ended(code: int = 1, reason: str = "Error", message: str = "", at: float = 0) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": when(at)}}
 
 
-class World:
-    """A TrainJob with its JobSet, and the runnable under test."""
+async def running(**spec: Any) -> ReconcilerWorld:
+    """Return a world with a TrainJob and its JobSet."""
+    w = await world(**spec)
+    await w.reconcile()
+    return w
 
-    def __init__(self, *pods: Pod, **spec: Any) -> None:
-        self.client = FakeClient(make_train_job(*KEY, **spec), *pods, now=now)
-        self.events = FakeClient(now=now)
-        self.reader: Any = self.client
-        self.cache: Any = self.client
 
-    async def fails(self, at: float) -> None:
-        """Let the TrainJob fail."""
-        job = await self.client.get(TrainJob, KEY)
-        times = {"lastTransitionTime": when(at)}
-        condition = {"type": "Failed", "status": "True", "reason": "x", "message": "", **times}
-        job.set_unchecked("status", type(job.status).from_dict({"conditions": [condition]}))
-        await self.client.status.update(job)
-
-    @asynccontextmanager
-    async def leading(self) -> AsyncIterator[FailureEvidence]:
-        """Run the runnable as the leader does; a second call is another replica that becomes the leader."""
-        job = await self.client.get(TrainJob, KEY)
-        if not await self.client.list(JobSet):
-            job_set = JobSet.from_dict({"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": {}})
-            job_set.metadata.owner_references = [trainjob.controller_reference(job)]
-            await self.client.create(job_set)
-        broadcaster = Broadcaster(self.events, now=now)
-        evidence = FailureEvidence(
-            self.reader, self.cache, broadcaster.recorder_for("trainer-trainjob-controller"), now=now
-        )
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(broadcaster.start)
-            tasks.start_soon(evidence.start)
-            await anyio.sleep(1)
-            yield evidence
-            tasks.cancel_scope.cancel()
-
-    async def pod(
-        self, name: str, *containers: dict[str, Any], phase: str = "Failed", labels: Any = None, **parts: Any
-    ) -> Pod:
-        """Create a pod and then write its status, as a kubelet does."""
-        found = {"jobset.sigs.k8s.io/jobset-name": KEY[1], "jobset.sigs.k8s.io/replicatedjob-name": "node"}
-        metadata = {"namespace": KEY[0], "name": name, "labels": found | (labels or {})}
-        pod = await self.client.create(Pod.from_dict({"metadata": metadata, "spec": {"containers": []}}))
-        return await self.ends(pod, *containers, phase=phase, **parts)
-
-    async def ends(self, pod: Pod, *containers: dict[str, Any], phase: str = "Failed", init: Any = ()) -> Pod:
-        status = {
-            "phase": phase,
-            "containerStatuses": [{"name": "node", "state": {}, **each} for each in containers],
-            "initContainerStatuses": [{"name": "prepare", **each} for each in init],
-        }
-        pod.set_unchecked("status", type(pod.status).from_dict(status))
-        return await self.client.status.update(pod)
-
-    async def found(self) -> list[str]:
+@asynccontextmanager
+async def leading(
+    w: ReconcilerWorld, *, reader: Any = None, cache: Any = None
+) -> AsyncIterator[FailureEvidence]:
+    """Run the runnable as the leader does; a second call is another replica that becomes the leader."""
+    reader, cache = reader or w.server, cache or w.server
+    async with w.leading(lambda recorder: FailureEvidence(reader, cache, recorder, now=w.clock)) as evidence:
         await anyio.sleep(1)
-        found = await self.events.list(Event)
-        assert {
-            (each.reason, each.type, each.involved_object and each.involved_object.name) for each in found
-        } <= {("ContainerFailed", "Warning", "job")}
-        return [each.message or "" for each in found]
+        yield evidence
+
+
+async def fails(w: ReconcilerWorld, at: float) -> None:
+    """Let the TrainJob fail."""
+    job = await w.server.get(TrainJob, KEY)
+    (condition,) = ended_condition("Failed")["conditions"]
+    job.status = job.status.from_dict({"conditions": [{**condition, "lastTransitionTime": when(at)}]})
+    await w.server.status.update(job)
+
+
+async def pod(
+    w: ReconcilerWorld,
+    name: str,
+    *containers: dict[str, Any],
+    phase: str = "Failed",
+    labels: Any = None,
+    init: Any = (),
+) -> None:
+    """Create a pod and then write its status, as a kubelet does."""
+    of_job = {"jobset.sigs.k8s.io/jobset-name": KEY.name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    metadata = {"namespace": KEY.namespace, "name": name, "labels": of_job | (labels or {})}
+    made = await w.server.create(Pod.from_dict({"metadata": metadata, "spec": {"containers": []}}))
+    status = {
+        "phase": phase,
+        "containerStatuses": [{"name": "node", "state": {}, **each} for each in containers],
+        "initContainerStatuses": [{"name": "prepare", **each} for each in init],
+    }
+    made.set_unchecked("status", type(made.status).from_dict(status))
+    await w.server.status.update(made)
+
+
+async def found(w: ReconcilerWorld) -> list[str]:
+    await anyio.sleep(1)
+    events = await w.events.list(Event)
+    about = {(each.reason, each.type, each.involved_object and each.involved_object.name) for each in events}
+    assert about <= {("ContainerFailed", "Warning", "job")}
+    return [each.message or "" for each in events]
+
+
+async def codes_of(w: ReconcilerWorld) -> list[int]:
+    return [int(message.partition("exit code ")[2].partition(" ")[0]) for message in await found(w)]
 
 
 async def test_a_container_that_failed_is_an_event_of_its_train_job() -> None:
-    world = World()
-    async with world.leading():
-        await world.pod("job-node-0-0-abcde", {"state": ended(137, "OOMKilled")})
-        assert await world.found() == [
+    w = await running()
+    async with leading(w):
+        await pod(w, "job-node-0-0-abcde", {"state": ended(137, "OOMKilled")})
+        assert await found(w) == [
             "Container node of Pod job-node-0-0-abcde (step node) ended with exit code 137 (OOMKilled)"
         ]
 
 
 async def test_the_end_of_a_long_message_is_kept_in_one_line() -> None:
-    world = World()
-    async with world.leading():
-        await world.pod(
+    w = await running()
+    async with leading(w):
+        await pod(
+            w,
             "job-node-0-0-abcde",
             {"state": ended(message="x" * 5000 + "\n  ValueError:\tbad learning rate\x1b\n")},
         )
-        (message,) = await world.found()
+        (message,) = await found(w)
         assert message.endswith("x ValueError: bad learning rate\\x1b")
         assert len(message.partition("(Error): ")[2]) == 257
 
@@ -144,15 +131,14 @@ async def test_the_end_of_a_long_message_is_kept_in_one_line() -> None:
     ],
 )
 async def test_only_what_failed_is_recorded(parts: dict[str, Any], codes: list[int]) -> None:
-    world = World()
+    w = await running()
     parts = dict(parts)
     container = {"state": parts.pop("state", ended(parts.pop("code", 1)))}
     if "last_state" in parts:
         container["lastState"] = parts.pop("last_state")
-    async with world.leading():
-        await world.pod("job-node-0-0-abcde", container, **parts)
-        found = [message.partition("exit code ")[2].partition(" ")[0] for message in await world.found()]
-    assert found == [str(code) for code in codes]
+    async with leading(w):
+        await pod(w, "job-node-0-0-abcde", container, **parts)
+        assert await codes_of(w) == codes
 
 
 @pytest.mark.parametrize(
@@ -181,82 +167,74 @@ async def test_a_container_that_was_stopped_with_its_pod_did_not_fail(
         "phase": "Failed",
         "containerStatuses": [{"name": "node", "state": state, "lastState": last or {}}],
     }
-    world = World(Pod.from_dict({"metadata": metadata, "status": status}))
-    async with world.leading():
-        found = [message.partition("exit code ")[2].partition(" ")[0] for message in await world.found()]
-    assert found == [str(code) for code in codes]
+    w = await running()
+    w.server.add(Pod.from_dict({"metadata": metadata, "status": status}))
+    async with leading(w):
+        assert await codes_of(w) == codes
 
 
 async def test_containers_that_fail_alike_share_an_event_in_each_run_of_the_job_set() -> None:
-    world = World()
-    async with world.leading():
+    w = await running()
+    async with leading(w):
         for rank in range(20):
-            await world.pod(f"job-node-0-{rank}-abcde", {"state": ended(1)})
-        assert len(await world.found()) == 1
+            await pod(w, f"job-node-0-{rank}-abcde", {"state": ended(1)})
+        assert len(await found(w)) == 1
         for attempt in ("1", "2"):
             labels = {"jobset.sigs.k8s.io/restart-attempt": attempt}
-            await world.pod(f"job-node-0-0-{attempt}", {"state": ended(1)}, labels=labels)
-        assert len(await world.found()) == 3
+            await pod(w, f"job-node-0-0-{attempt}", {"state": ended(1)}, labels=labels)
+        assert len(await found(w)) == 3
 
 
 async def test_a_train_job_has_few_events_however_its_containers_fail() -> None:
-    world = World()
-    async with world.leading():
+    w = await running()
+    async with leading(w):
         for code in range(1, 40):
-            await world.pod(f"job-node-0-{code}-abcde", {"state": ended(code)})
-        assert len(await world.found()) == MAX_FAILURES
+            await pod(w, f"job-node-0-{code}-abcde", {"state": ended(code)})
+        assert len(await found(w)) == MAX_FAILURES
 
 
 async def test_another_replica_records_nothing_again_and_what_failed_while_none_led() -> None:
-    world = World()
-    async with world.leading():
-        await world.pod("job-node-0-0-abcde", {"state": ended(1)})
-        await world.found()
-    await world.pod("job-node-0-1-abcde", {"state": ended(1)})
-    await world.pod("job-node-0-2-abcde", {"state": ended(2)})
-    async with world.leading():
-        found = await world.found()
-    assert sorted(message.partition(" (step")[2] for message in found) == [
-        " node) ended with exit code 1 (Error)",
-        " node) ended with exit code 2 (Error)",
-    ]
+    w = await running()
+    async with leading(w):
+        await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
+        await found(w)
+    await pod(w, "job-node-0-1-abcde", {"state": ended(1)})
+    await pod(w, "job-node-0-2-abcde", {"state": ended(2)})
+    async with leading(w):
+        assert sorted(await codes_of(w)) == [1, 2]
 
 
 async def test_all_pages_of_pods_that_failed_before_are_read_at_a_start() -> None:
-    world = World()
+    w = await running()
     for rank in range(250):
-        await world.pod(f"job-node-0-{rank:03}-abcde", {"state": ended(1 + rank // 100)})
-    async with world.leading():
-        assert sorted(message.partition("code ")[2] for message in await world.found()) == [
-            "1 (Error)",
-            "2 (Error)",
-            "3 (Error)",
-        ]
+        await pod(w, f"job-node-0-{rank:03}-abcde", {"state": ended(1 + rank // 100)})
+    async with leading(w):
+        assert sorted(await codes_of(w)) == [1, 2, 3]
 
 
 async def test_train_jobs_that_had_ended_long_ago_cost_no_request_at_a_start() -> None:
-    world = World()
-    await world.fails(at=-601)
+    w = await running()
+    await fails(w, at=-601)
     for rank in range(300):
-        await world.pod(f"job-node-0-{rank}-abcde", {"state": ended(1)})
-    async with world.leading():
-        assert await world.found() == []
-        await world.pod("job-node-0-300-abcde", {"state": ended(1)})  # this container failed a moment ago
-        assert len(await world.found()) == 1
+        await pod(w, f"job-node-0-{rank}-abcde", {"state": ended(1)})
+    async with leading(w):
+        assert await found(w) == []
+        await pod(w, "job-node-0-300-abcde", {"state": ended(1)})  # this container failed a moment ago
+        assert len(await found(w)) == 1
 
 
 async def test_a_failure_is_recorded_although_the_train_job_ended_while_no_manager_watched() -> None:
-    world = World()
-    await world.fails(at=-590)
-    await world.pod("job-node-0-0-abcde", {"state": ended(1)})
-    async with world.leading():
-        assert len(await world.found()) == 1
-    async with world.leading():
-        assert len(await world.found()) == 1
+    w = await running()
+    await fails(w, at=-590)
+    await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
+    async with leading(w):
+        assert len(await found(w)) == 1
+    async with leading(w):
+        assert len(await found(w)) == 1
 
 
 async def test_a_failure_is_recorded_as_soon_as_job_sets_can_be_read() -> None:
-    world = World()
+    w = await running()
     error: CacheDegradedError | None = CacheDegradedError(JobSet.gvk, "forbidden")
 
     async def get(inner: Any, kind: Any, key: Any) -> Any:
@@ -264,44 +242,43 @@ async def test_a_failure_is_recorded_as_soon_as_job_sets_can_be_read() -> None:
             raise error
         return await inner.get(kind, key)
 
-    world.cache = interceptor.wrap(world.client, interceptor.Funcs(get=get))
-    async with world.leading():
-        await world.pod("job-node-0-0-abcde", {"state": ended(1)})
+    async with leading(w, cache=interceptor.wrap(w.server, interceptor.Funcs(get=get))):
+        await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
         await anyio.sleep(15)
-        assert await world.found() == []
+        assert await found(w) == []
         error = None
         await anyio.sleep(10)
-        assert len(await world.found()) == 1
+        assert len(await found(w)) == 1
 
 
 async def test_a_train_job_of_another_controller_has_no_event() -> None:
-    world = World(managed_by="kueue.x-k8s.io/multikueue")
-    async with world.leading():
-        await world.pod("job-node-0-0-abcde", {"state": ended(1)})
-        assert await world.found() == []
+    w = await running()
+    await w.train_job(lambda job: setattr(job.spec, "managed_by", "kueue.x-k8s.io/multikueue"))
+    async with leading(w):
+        await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
+        assert await found(w) == []
 
 
 async def test_without_the_right_readiness_has_one_line_and_the_feature_heals_when_it_is_granted() -> None:
-    world = World()
+    w = await running()
     granted = False
 
     class Denied:
         async def list(self, kind: Any, **options: Any) -> Any:
             if not granted:
                 raise ForbiddenError("pods is forbidden", code=403, reason="Forbidden")
-            return await world.client.list(kind, **options)
+            return await w.server.list(kind, **options)
 
         def watch(self, kind: Any, **options: Any) -> Any:
-            return world.client.watch(kind, **options)
+            return w.server.watch(kind, **options)
 
-    world.reader = Denied()
-    async with world.leading() as evidence:
-        await world.pod("job-node-0-0-abcde", {"state": ended(1)})
-        assert await world.found() == []
+    async with leading(w, reader=Denied()) as evidence:
+        await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
+        assert await found(w) == []
         assert evidence.remark() == "failures of pods are not recorded: pods is forbidden"
         assert [metric.labels["kind"] for metric in next(metrics.KIND_DEGRADED.collect()).samples] == ["Pod"]
         granted = True
         await anyio.sleep(10)
-        assert len(await world.found()) == 1
+        assert len(await found(w)) == 1
         assert evidence.remark() is None
     assert not next(metrics.KIND_DEGRADED.collect()).samples

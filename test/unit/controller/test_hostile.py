@@ -13,7 +13,6 @@ from typing import Any
 
 import pydantic
 import pytest
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.patch import StrategicMergeError
@@ -26,14 +25,15 @@ from hypothesis import strategies as st
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework import PluginError
 from pkg.webhooks import TrainJobWebhook
-from testkit.builders import train_job_document
+from testkit.builders import pod_override, train_job_document, written_cluster_runtime
+from testkit.trainjobs import ReconcilerWorld
 
 CLEAR = (StatusError, PluginError, StrategicMergeError, core.RuntimeNotFoundError)
 """The errors with which a reconcile may fail: they name the object and the problem."""
+HOSTILE = Request("team-a", "hostile")
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -176,43 +176,24 @@ SPECS = st.fixed_dictionaries(
         "suspend": st.sampled_from([None, True, False]),
     },
 )
-HEALTHY = {
-    "metadata": {"name": "healthy"},
-    "spec": {
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {"spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}},
-                    }
-                ]
-            }
-        }
-    },
-}
+HEALTHY = written_cluster_runtime("healthy")
 
 
-def train_job(name: str, runtime: str, spec: dict[str, Any]) -> dict[str, Any]:
+def job(name: str, runtime: str, spec: dict[str, Any]) -> dict[str, Any]:
     kind, metadata = "ClusterTrainingRuntime", {"uid": f"{name}-uid"}
     return train_job_document("team-a", runtime, name=name, kind=kind, metadata=metadata, **spec)
 
 
-class Events:
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        assert (event_type, reason) == ("Warning", "TrainJobResourcesCreationFailed")
-        self.messages.append(f"{obj.name}: {message}")
+async def world(*objects: Object, version: str = "2.1") -> ReconcilerWorld:
+    w = ReconcilerWorld(*objects)
+    w.cfg = defaulted(version)
+    await w.restart()
+    return w
 
 
-async def world(
-    *objects: Object, version: str = "2.1"
-) -> tuple[FakeClient, TrainJobReconciler, Events, TrainJobWebhook]:
-    client = FakeClient(*objects)
-    runtimes, events = await core.new(client, client, cfg=defaulted(version)), Events()
-    return client, TrainJobReconciler(client, events, runtimes), events, TrainJobWebhook(runtimes)
+def reported(w: ReconcilerWorld) -> list[str]:
+    assert all(each.startswith("Warning TrainJobResourcesCreationFailed: ") for each in w.recorder.events)
+    return w.recorder.events
 
 
 async def review(webhook: TrainJobWebhook, stored: dict[str, Any]) -> dict[str, Any]:
@@ -234,31 +215,28 @@ async def review(webhook: TrainJobWebhook, stored: dict[str, Any]) -> dict[str, 
 async def test_nonsense_gets_a_clear_word_and_stops_nobody(
     runtime: dict[str, Any], spec: dict[str, Any]
 ) -> None:
-    stored = train_job("hostile", "hostile", spec)
+    stored = job("hostile", "hostile", spec)
     try:
         hostile = [ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(stored)]
     except pydantic.ValidationError:
         return  # such an object never reaches the reconciler: the cache and the webhook report the field
-    healthy = train_job("healthy", "healthy", {})
-    client, reconciler, events, webhook = await world(
-        *hostile, ClusterTrainingRuntime.from_dict(HEALTHY), TrainJob.from_dict(healthy)
-    )
+    w = await world(*hostile, HEALTHY, TrainJob.from_dict(job("healthy", "healthy", {})))
 
-    verdict = await review(webhook, stored)
+    verdict = await review(TrainJobWebhook(w.runtimes), stored)
     assert verdict["allowed"] or verdict["status"]["message"]
 
     for _ in range(2):
-        events.messages.clear()
+        w.recorder.events.clear()
         try:
-            await reconciler.reconcile(Request("team-a", "hostile"))
+            await w.writes(HOSTILE)
         except* CLEAR:
-            assert len(events.messages) == 1
-            assert len(events.messages[0]) < 1024
+            (event,) = reported(w)
+            assert len(event) < 1100
         except* Exception as broken:
             raise AssertionError(f"not a clear error: {broken.exceptions!r}") from broken
 
-    await reconciler.reconcile(Request("team-a", "healthy"))
-    assert (await client.get(JobSet, ("team-a", "healthy"))).spec.replicated_jobs
+    await w.writes(Request("team-a", "healthy"))
+    assert (await w.server.get(JobSet, ("team-a", "healthy"))).spec.replicated_jobs
 
 
 @pytest.mark.parametrize(
@@ -278,21 +256,13 @@ async def test_nonsense_gets_a_clear_word_and_stops_nobody(
         ),
         pytest.param(
             {},
-            {
-                "podTemplateOverrides": [
-                    {"targetJobs": [{"name": "launcher"}], "spec": {"imagePullSecrets": [{}]}}
-                ]
-            },
+            {"podTemplateOverrides": [pod_override({"imagePullSecrets": [{}]})]},
             "does not contain declared merge key: name",
             id="an override without the key that it merges by",
         ),
         pytest.param(
             {},
-            {
-                "podTemplateOverrides": [
-                    {"targetJobs": [{"name": "launcher"}], "spec": {"affinity": {"$patch": "x"}}}
-                ]
-            },
+            {"podTemplateOverrides": [pod_override({"affinity": {"$patch": "x"}})]},
             "unknown patch type: x",
             id="a directive that makes no sense",
         ),
@@ -301,25 +271,15 @@ async def test_nonsense_gets_a_clear_word_and_stops_nobody(
 async def test_what_cannot_be_built_is_an_event_that_says_why(
     policy: dict[str, Any], spec: dict[str, Any], message: str
 ) -> None:
-    pod = {"containers": [{"name": "node"}], "imagePullSecrets": [{"name": "v"}], "affinity": {}}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {
-        "name": "launcher",
-        "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}},
-    }
-    runtime = {
-        "metadata": {"name": "hostile"},
-        "spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [job]}}},
-    }
-    _, reconciler, events, _ = await world(
-        ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(train_job("hostile", "hostile", spec))
-    )
+    pod = {"imagePullSecrets": [{"name": "v"}], "affinity": {}}
+    runtime = written_cluster_runtime("hostile", pod=pod, mlPolicy=policy)
+    w = await world(runtime, TrainJob.from_dict(job("hostile", "hostile", spec)))
 
     with pytest.raises((ExceptionGroup, *CLEAR)):
-        await reconciler.reconcile(Request("team-a", "hostile"))
+        await w.writes(HOSTILE)
 
-    (reported,) = events.messages
-    assert message in reported
+    (event,) = reported(w)
+    assert message in event
 
 
 MANY = [{"name": f"name-{number}"} for number in range(20_000)]
@@ -347,52 +307,31 @@ async def test_a_large_train_job_is_not_copied_into_thousands_of_containers(
         "spec": {"template": {"spec": pod}},
     }
     jobs = [{"name": f"job-{number}", "template": template} for number in range(1000)]
-    runtime = {
-        "metadata": {"name": "hostile"},
-        "spec": {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": jobs}}},
-    }
-    _, reconciler, events, _ = await world(
-        ClusterTrainingRuntime.from_dict(runtime),
-        TrainJob.from_dict(train_job("hostile", "hostile", spec)),
-        version=version,
-    )
+    runtime = written_cluster_runtime("hostile", mlPolicy={}, template={"spec": {"replicatedJobs": jobs}})
+    w = await world(runtime, TrainJob.from_dict(job("hostile", "hostile", spec)), version=version)
 
     with pytest.raises((ExceptionGroup, *CLEAR)):
-        await reconciler.reconcile(Request("team-a", "hostile"))
+        await w.writes(HOSTILE)
 
-    (reported,) = events.messages
-    assert "the JobSet would be too large: 1000 containers would get " in reported
+    (event,) = reported(w)
+    assert "the JobSet would be too large: 1000 containers would get " in event
 
 
 @pytest.mark.parametrize("where", ["runtime", "trainer", "overrides"])
 async def test_a_mebibyte_of_environment_is_carried_through(where: str) -> None:
     env = [{"name": f"E{number}", "value": "x" * 40} for number in range(20_000)]
-    runtime: dict[str, Any] = {**HEALTHY, "metadata": {"name": "big"}}
-    spec: dict[str, Any] = {}
     pod = {"containers": [{"name": "node", "env": env}]}
-    if where == "runtime":
-        job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
-        runtime = {"metadata": {"name": "big"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
-    elif where == "trainer":
-        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-        job = {
-            "name": "node",
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"template": {"spec": {"containers": [{"name": "node"}]}}},
-            },
-        }
-        runtime = {"metadata": {"name": "big"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    spec: dict[str, Any] = {}
+    if where == "trainer":
         spec = {"trainer": {"env": env}}
-    else:
-        spec = {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": pod}]}
-    client, reconciler, events, _ = await world(
-        ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(train_job("big", "big", spec))
-    )
+    elif where == "overrides":
+        spec = {"podTemplateOverrides": [pod_override(pod)]}
+    runtime = written_cluster_runtime("hostile", pod=pod if where == "runtime" else None)
+    w = await world(runtime, TrainJob.from_dict(job("hostile", "hostile", spec)))
 
-    await reconciler.reconcile(Request("team-a", "big"))
+    await w.writes(HOSTILE)
 
-    built = await client.get(JobSet, ("team-a", "big"))
+    built = await w.server.get(JobSet, HOSTILE)
     containers = (built.spec.replicated_jobs or [])[0].template.spec.template.spec.containers or []
     assert len(containers[0].env or ()) == 20_000
-    assert events.messages == []
+    assert w.recorder.events == []

@@ -24,7 +24,8 @@ from pkg.controller.reports import LONG, Reports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
 from pkg.runtime.interface import Waiting
-from testkit.trainjobs import KEY, START, WORKLOAD, ReconcilerWorld, Recorder, suspended_world, world
+from testkit.recorder import Recorder
+from testkit.trainjobs import KEY, START, WORKLOAD, ReconcilerWorld, suspended_world, world
 
 KINDS: dict[str, type[Object]] = {
     "v1alpha1": v1alpha1.Workload,
