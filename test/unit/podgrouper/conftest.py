@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from pkg.podgrouper.ownercache import OwnerCache
-from testkit.owner_world import Clock, DirectClient, OwnerServer, Recorder
+from testkit.grouping import Clock, DirectClient, OwnerServer
+from testkit.recorder import Recorder
 
 
 @pytest.fixture

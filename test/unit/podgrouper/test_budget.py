@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pkg.podgrouper.budget import LONGEST, MAX_ACCOUNTS, REQUEST, SAVED, SHARE, Budget, OverBudgetError
-from testkit.owner_world import Clock
+from testkit.grouping import Clock
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from pkg.podgrouper import PodReconciler
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Handler
-from testkit.owner_world import Recorder, pod_grouper
+from testkit.grouping import pod_grouper
+from testkit.recorder import Recorder
 
 Step = str | int
 Path = tuple[Step, ...]
@@ -274,7 +275,7 @@ JSON: Final = st.recursive(
 @dataclass(frozen=True)
 class Outcome:
     error: Exception | None
-    events: list[tuple[str, str, str, str]]
+    events: list[str]
     writes: list[tuple[str, str]]
 
 
@@ -296,7 +297,7 @@ def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:
 def assert_refused(outcome: Outcome) -> None:
     """Assert that the pod got one event with the error's text, and that nothing was written."""
     assert isinstance(outcome.error, GroupingError), repr(outcome.error)
-    assert outcome.events == [("p", "Warning", "PodGrouperWarning", str(outcome.error)[:1024])]
+    assert outcome.events == [f"Warning PodGrouperWarning: {str(outcome.error)[:1024]}"]
     assert outcome.writes == []
 
 

@@ -14,8 +14,7 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Inputs, Key, Reads
 from pkg.podgrouper.regrouping import Regrouping
-from testkit.grouping import make_object, make_pod
-from testkit.owner_world import DirectClient, Informer, OwnerServer, reference
+from testkit.grouping import DirectClient, Informer, OwnerServer, make_object, make_pod, reference
 
 JOB = GVK("batch", "v1", "Job")
 

@@ -17,8 +17,7 @@ from controller_runtime.rest import NoKindMatchError, TransportError
 from pkg.podgrouper.budget import LARGE_TEXT, OverBudgetError
 from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
-from testkit.grouping import make_object
-from testkit.owner_world import DirectClient, OwnerServer, reference
+from testkit.grouping import DirectClient, OwnerServer, make_object, reference
 
 JOB = GVK("batch", "v1", "Job")
 

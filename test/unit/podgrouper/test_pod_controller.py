@@ -23,8 +23,7 @@ from pkg.podgrouper import PodGrouper, PodReconciler, Rules, Settings, new_plugi
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
-from testkit.grouping import make_object, make_pod, make_reconciler
-from testkit.owner_world import OwnerServer, pod_grouper, refusing
+from testkit.grouping import OwnerServer, make_object, make_pod, make_reconciler, pod_grouper, refusing
 
 REQUEST = Request("team-a", "db-0")
 GROUP = "pg-db-uid-db"
@@ -251,8 +250,7 @@ async def test_an_event_about_a_long_error_is_as_long_as_the_server_accepts(
     refused = interceptor.wrap(client, interceptor.Funcs(create=refuse))
     with pytest.raises(ForbiddenError):
         await make_reconciler(refused, recorder=recorder).reconcile(REQUEST)
-    ((*_, message),) = recorder.events
-    assert message == "x" * 1024
+    assert recorder.events == [f"Warning PodGrouperWarning: {'x' * 1024}"]
 
 
 async def test_pods_of_one_group_write_it_once(stateful_set: Unstructured) -> None:
@@ -549,7 +547,7 @@ async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_i
         await reconciler.reconcile(REQUEST)
 
     message = "not allowed to read the owner StatefulSet team-a/db: the pod is grouped without it"
-    assert recorder.events == [("db-0", "Warning", "OwnerNotReadable", message)]
+    assert (recorder.names, recorder.events) == (["db-0"], [f"Warning OwnerNotReadable: {message}"])
 
 
 # Pods that are too large.
@@ -563,9 +561,9 @@ async def test_a_pod_that_cannot_be_decoded_has_an_event_and_is_not_tried_again(
 
     with pytest.raises(TerminalError, match="too many objects"):
         await make_reconciler(client, recorder=recorder).reconcile(REQUEST)
-    ((name, event_type, reason, message),) = recorder.events
-    assert (name, event_type, reason) == ("db-0", "Warning", "PodGrouperWarning")
-    assert "too many objects" in message
+    (event,) = recorder.events
+    assert event.startswith("Warning PodGrouperWarning: ")
+    assert (recorder.names, "too many objects" in event) == (["db-0"], True)
 
 
 async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(recorder: Any) -> None:

@@ -8,8 +8,7 @@ from controller_runtime.fake import FakeClient
 from pkg.podgrouper import PodGrouper, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import make_object, make_pod
-from testkit.owner_world import OwnerServer, pod_grouper, reference
+from testkit.grouping import OwnerServer, make_object, make_pod, pod_grouper, reference
 
 
 async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk() -> None:

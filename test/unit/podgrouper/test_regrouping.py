@@ -16,8 +16,8 @@ from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.regrouping import LATER, PATIENCE, PERIOD, PORTION, Regrouping
-from testkit.grouping import make_object, make_pod
-from testkit.owner_world import DirectClient, OwnerServer, Recorder
+from testkit.grouping import DirectClient, OwnerServer, make_object, make_pod
+from testkit.recorder import Recorder
 
 JOB = GVK("batch", "v1", "Job")
 OWNER = Key(JOB, "team-a", "job")

@@ -18,8 +18,8 @@ from controller_runtime.reconcile import Request
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import PodReconciler, Settings
 from pkg.podgrouper.podgroup import Handler
-from testkit.grouping import group_of, make_object, make_pod
-from testkit.owner_world import Recorder, pod_grouper
+from testkit.grouping import group_of, make_object, make_pod, pod_grouper
+from testkit.recorder import Recorder
 
 DEFAULTS = Settings(default_priorities=NamespacedName("kai", "defaults"))
 TYPES = '[{"typeName": "StatefulSet", "priorityName": "gold", "preemptibility": "preemptible"}]'
@@ -67,9 +67,9 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
     assert await priority("old") == ("gold", "preemptible")
     assert (await priority("new"))[0] == "train"
     assert (await reconciler.reconcile(Request("team-a", "new-0"))).requeue_after is not None
-    ((name, event_type, reason, message),) = notices.events
-    assert (name, event_type, reason) == ("new-0", "Warning", "DefaultsNotReadable")
-    assert message.startswith("default priority of pg-new-uid-new: ")
+    (event,) = notices.events
+    assert event.startswith("Warning DefaultsNotReadable: default priority of pg-new-uid-new: ")
+    assert notices.names == ["new-0"]
     refused = False
     assert await priority("new") == ("gold", "preemptible")
     assert len(await server.list(Pod)) == 2

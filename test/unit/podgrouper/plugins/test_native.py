@@ -15,8 +15,7 @@ from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import group_of, make_object, make_pod
-from testkit.owner_world import pod_grouper
+from testkit.grouping import group_of, make_object, make_pod, pod_grouper
 
 IN_GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
 IN_WORKLOAD = {"workloadRef": {"name": "w", "podGroup": "nodes"}}

@@ -10,8 +10,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import group_of, make_object, make_pod, make_pod_group, sub_group_of
-from testkit.owner_world import reference
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group, reference, sub_group_of
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])

@@ -8,7 +8,7 @@ import pytest
 from controller_runtime.machinery import NamespacedName
 
 from pkg.podgrouper.podgroup import FairCache
-from testkit.owner_world import Clock
+from testkit.grouping import Clock
 
 
 def key(namespace: str, number: int = 0) -> NamespacedName:
