@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import StatusError
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
@@ -37,6 +39,25 @@ def gang_kind() -> type[Object]:
         reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
         pytest.skip(reason, allow_module_level=True)
     return GANGS[KUBERNETES, JOBSET]
+
+
+async def job_set_at(
+    client: LiveClient, key: NamespacedName | tuple[str, str], *, timeout: float = 60
+) -> JobSet:
+    """Wait until the JobSet of a TrainJob exists; return it."""
+    return await eventually(lambda: client.get(JobSet, key), timeout=timeout, reason=f"JobSet {key} exists")
+
+
+async def until(client: LiveClient, job: TrainJob, condition: str, *, timeout: float = 120) -> TrainJob:
+    """Wait until a condition of a TrainJob is true; return the TrainJob."""
+
+    async def reached() -> TrainJob | None:
+        found = await client.get(TrainJob, job.key)
+        return found if is_true(found.status.conditions, condition) else None
+
+    found = await eventually(reached, timeout=timeout, reason=f"TrainJob {job.key} is {condition}")
+    assert isinstance(found, TrainJob)
+    return found
 
 
 async def edit_spec(client: LiveClient, job: TrainJob, **spec: Any) -> TrainJob:

@@ -23,43 +23,22 @@ from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import status_url, token_audience
+from testkit.builders import make_ended_status, written_cluster_runtime, written_runtime, written_train_job
+from testkit.clusters import job_set_at, until
 
 PRIORITY: Final = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
 Run = Any  # the class Run of test/integration/rbac, which cannot be imported here
 Scenario = Callable[[LiveClient, str, Run], Awaitable[None]]
 
 
-def runtime(namespace: str, name: str, *, priority: str = "", **policies: Any) -> TrainingRuntime:
-    def job(name: str, *, labels: dict[str, str] | None = None) -> dict[str, Any]:
-        pod: dict[str, Any] = {"containers": [{"name": "node", "image": "busybox"}]}
-        if priority:
-            pod["priorityClassName"] = priority
-        return {
-            "name": name,
-            "template": {"metadata": {"labels": labels or {}}, "spec": {"template": {"spec": pod}}},
-        }
-
-    trainer = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    jobs = [job("node", labels=trainer)]
-    if "mpi" in policies.get("mlPolicy", {}):
-        jobs = [job("launcher", labels=trainer), job("node")]
-    spec = {"template": {"spec": {"replicatedJobs": jobs}}, **policies}
-    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-
-
 async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **policies: Any) -> None:
     """Create a runtime with these policies and a TrainJob that refers to it; return once the JobSet exists."""
     await run.ready()
-    await client.create(runtime(namespace, name, **policies))
-    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}, "suspend": True}
-    await client.create(
-        TrainJob.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-    )
-    await eventually(
-        lambda: client.get(JobSet, (namespace, name)), timeout=20, reason=f"{name} has its JobSet"
-    )
+    await client.create(written_runtime(namespace, name, **policies))
+    await client.create(written_train_job(namespace, name, name=name, suspend=True))
+    await job_set_at(client, (namespace, name), timeout=20)
 
 
 async def start(client: LiveClient, namespace: str, run: Run) -> None:
@@ -88,10 +67,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
     }
     taken = {"metadata": {"name": "taken", "namespace": namespace, "ownerReferences": [owner]}, "spec": {}}
     await client.create(JobSet.from_dict(taken))  # each attempt to create ours fails and is reported
-    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "torch"}}
-    await client.create(
-        TrainJob.from_dict({"metadata": {"name": "taken", "namespace": namespace}, "spec": spec})
-    )
+    await client.create(written_train_job(namespace, "torch", name="taken"))
 
 
 async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
@@ -114,14 +90,8 @@ async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
 async def cluster_runtime(client: LiveClient, namespace: str, run: Run) -> None:
     """Create a TrainJob that refers to a ClusterTrainingRuntime: the manager adds its finalizer to the runtime."""
     await run.ready()
-    made = runtime(namespace, f"torch-{namespace}"[:60].strip("-")).to_dict()
-    await client.create(
-        ClusterTrainingRuntime.from_dict(
-            {"metadata": {"name": made["metadata"]["name"]}, "spec": made["spec"]}
-        )
-    )
-    spec = {"runtimeRef": {"name": made["metadata"]["name"]}, "suspend": True}
-    await client.create(TrainJob.from_dict({"metadata": {"name": "c", "namespace": namespace}, "spec": spec}))
+    made = await client.create(written_cluster_runtime(f"torch-{namespace}"[:60].strip("-")))
+    await client.create(written_train_job(namespace, made.name, name="c", kind=None, suspend=True))
 
 
 async def mpi(client: LiveClient, namespace: str, run: Run) -> None:
@@ -138,11 +108,9 @@ async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
     priority = await client.create(
         PRIORITY.from_dict({"metadata": {"name": f"p-{namespace}"[:60].strip("-")}, "value": 1})
     )
-    await client.create(runtime(namespace, "volcano", priority=priority.name, podGroupPolicy={"volcano": {}}))
-    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "volcano"}, "suspend": True}
-    await client.create(
-        TrainJob.from_dict({"metadata": {"name": "volcano", "namespace": namespace}, "spec": spec})
-    )
+    pod = {"priorityClassName": priority.name}
+    await client.create(written_runtime(namespace, "volcano", pod=pod, podGroupPolicy={"volcano": {}}))
+    await client.create(written_train_job(namespace, "volcano", name="volcano", suspend=True))
 
 
 async def workload(client: LiveClient, namespace: str, run: Run) -> None:
@@ -220,21 +188,9 @@ async def finish(client: LiveClient, namespace: str, run: Run, name: str) -> Non
     """Let a TrainJob become Complete whose runtime says that finished TrainJobs are deleted at once."""
     await job_set_of(client, namespace, run, name, runPolicy={"ttlSecondsAfterFinished": 0})
     job_set = await client.get(JobSet, (namespace, name))
-    ended = {
-        "type": "Completed",
-        "status": "True",
-        "reason": "AllJobsCompleted",
-        "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    job_set.status = job_set.status.from_dict({"restarts": 0, "conditions": [ended]})
+    job_set.status = make_ended_status("Completed")
     await client.status.update(job_set)
-
-    async def complete() -> bool:
-        conditions = (await client.get(TrainJob, (namespace, name))).status.conditions or []
-        return any(each.type == "Complete" and each.status == "True" for each in conditions)
-
-    await eventually(complete, timeout=30, reason="the TrainJob is Complete")
+    await until(client, await client.get(TrainJob, (namespace, name)), "Complete")
 
 
 async def is_deleted(client: LiveClient, namespace: str, name: str, *, timeout: float) -> None:

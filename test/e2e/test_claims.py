@@ -10,16 +10,17 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
+from controller_runtime.machinery import GVK, NamespacedName, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.manifests import VOLUMES
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.runtime import core
 from pkg.webhooks import TrainJobWebhook
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import until
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
@@ -38,24 +39,9 @@ async def test_a_train_job_gets_its_claims_and_completes(
 ) -> None:
     mount = {"name": "initializer", "mountPath": "/workspace"}
     pod = {"containers": [{"name": "node", "image": "busybox", "volumeMounts": [mount]}]}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    claims = [{"templates": [{"metadata": {"name": mount["name"]}, "spec": claim}]}]
-    spec = {"template": {"spec": {"replicatedJobs": [job], "volumeClaimPolicies": claims}}}
-    metadata = {"name": "claims", "namespace": cluster_namespace}
-    await cluster_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
-    ref = {"name": "claims", "kind": "TrainingRuntime"}
-    metadata = {"name": "tune", "namespace": cluster_namespace}
-    train_job = await cluster_client.create(
-        TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}})
-    )
-
-    async def complete() -> bool:
-        stored = await cluster_client.get(TrainJob, train_job.key)
-        return conditions.is_true(stored.status.conditions, "Complete")
-
-    await eventually(complete, timeout=60, reason="the TrainJob is Complete")
+    await cluster_client.create(written_runtime(cluster_namespace, pod=pod, job_set=_claims(mount["name"])))
+    train_job = await cluster_client.create(written_train_job(cluster_namespace, "runtime"))
+    await until(cluster_client, train_job, "Complete")
     (made,) = await cluster_client.list(CLAIM, namespace=cluster_namespace)
     (used,) = await cluster_client.list(Pod, namespace=cluster_namespace)
     assert made.name in str(used.to_dict()["spec"]["volumes"])
@@ -98,11 +84,8 @@ async def test_job_set_and_the_api_server_refuse_what_is_warned_of(
     job = {"parallelism": 2, "completions": 2, "template": {"spec": pod}}
     spec = {"replicatedJobs": [{"name": "node", "template": {"spec": job}}], **changes}
     metadata = {"name": "x" * length, "namespace": cluster_namespace}
-    known = FakeClient(
-        TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": {"spec": spec}}})
-    )
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": metadata["name"]}
-    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}})
+    known = FakeClient(written_runtime(cluster_namespace, job_set=spec))
+    train_job = written_train_job(cluster_namespace, "runtime", name=metadata["name"])
     warnings = await TrainJobWebhook(await core.new(known, known)).validate_create(train_job)
     refused = False
     try:

@@ -11,18 +11,20 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import consistently, eventually
-from controller_runtime.machinery.conditions import is_true
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES, GPUS = 4, 8
+GANG: dict[str, Any] = {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}}}
 Start = Callable[..., Any]
 RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
@@ -58,21 +60,12 @@ async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIter
     async def create(nodes: int, *, gang: bool = True, run_for: str = "3s") -> TrainJob:
         whole = {"nvidia.com/gpu": GPUS}
         resources = {"requests": whole, "limits": whole}
-        containers = [{"name": "node", "image": "busybox", "resources": resources}]
-        metadata = {
-            "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
-            "annotations": {"sim.local/run-for": run_for},
-        }
-        pod = {"metadata": metadata, "spec": {"containers": containers}}
-        job = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}
-        policy = {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}}} if gang else {}
-        spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": {"replicatedJobs": [job]}}, **policy}
-        where = {"name": "job", "namespace": cluster_namespace}
-        await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
-        ref = {"kind": "TrainingRuntime", "name": "job"}
-        return await cluster_client.create(
-            TrainJob.from_dict({"metadata": where, "spec": {"runtimeRef": ref}})
-        )
+        pod = {"containers": [{"name": "node", "image": "busybox", "resources": resources}]}
+        policy = GANG if gang else {}
+        spec: dict[str, Any] = {"mlPolicy": {"numNodes": nodes}, **policy}
+        marks = {"annotations": {"sim.local/run-for": run_for}}
+        await cluster_client.create(written_runtime(cluster_namespace, pod=pod, pod_metadata=marks, **spec))
+        return await cluster_client.create(written_train_job(cluster_namespace, "runtime"))
 
     yield create
     await cluster_client.delete_all_of(TrainJob, namespace=cluster_namespace)
@@ -103,11 +96,7 @@ async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
         for pod in await pods(cluster_client, job.namespace)
     }
     assert labels == {"job"}
-
-    async def complete() -> bool:
-        return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
-
-    await eventually(complete, timeout=60, reason="the gang is Complete")
+    await until(cluster_client, job, "Complete")
 
 
 async def test_of_a_gang_that_does_not_fit_no_pod_is_bound(
@@ -159,22 +148,11 @@ async def test_a_gang_whose_jobs_wait_for_each_other_completes(
         job("launcher", "trainer", ("node", "Ready")),
     ]
     jobs[2]["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "node"
-    where = {"name": "waits", "namespace": cluster_namespace}
-    spec = {
-        "mlPolicy": {"numNodes": 1},
-        "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}},
-        "template": {"spec": {"replicatedJobs": jobs}},
-    }
-    await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
-    ref = {"kind": "TrainingRuntime", "name": "waits"}
-    train_job = await cluster_client.create(
-        TrainJob.from_dict({"metadata": where, "spec": {"runtimeRef": ref}})
+    await cluster_client.create(
+        written_runtime(cluster_namespace, job_set={"replicatedJobs": jobs}, mlPolicy={"numNodes": 1}, **GANG)
     )
-
-    async def complete() -> bool:
-        return is_true((await cluster_client.get(TrainJob, train_job.key)).status.conditions, "Complete")
-
-    await eventually(complete, timeout=120, reason="initializer, nodes and launcher have run")
+    train_job = await cluster_client.create(written_train_job(cluster_namespace, "runtime"))
+    await until(cluster_client, train_job, "Complete")
     assert (await cluster_client.get(PodGroup, train_job.key)).spec.min_member == 1
 
 
@@ -183,18 +161,8 @@ async def test_the_shipped_runtime_with_a_launcher_completes_as_a_gang(
 ) -> None:
     """The launcher of ``deepspeed-distributed`` exists only when its nodes are ready, so the gang is the nodes."""
     shipped = await cluster_client.get(ClusterTrainingRuntime, ("", "deepspeed-distributed"))
-    policy = {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}}}
-    where = {"name": "deepspeed", "namespace": cluster_namespace}
-    spec = {**shipped.to_dict()["spec"], **policy}
-    await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
-    train_job = {
-        "runtimeRef": {"kind": "TrainingRuntime", "name": "deepspeed"},
-        "trainer": {"numNodes": NODES, "command": ["deepspeed", "train.py"]},
-    }
-    job = await cluster_client.create(TrainJob.from_dict({"metadata": where, "spec": train_job}))
-
-    async def complete() -> bool:
-        return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
-
-    await eventually(complete, timeout=120, reason="the launcher has run")
+    await cluster_client.create(written_runtime(cluster_namespace, **shipped.to_dict()["spec"], **GANG))
+    trainer = {"numNodes": NODES, "command": ["deepspeed", "train.py"]}
+    job = await cluster_client.create(written_train_job(cluster_namespace, "runtime", trainer=trainer))
+    await until(cluster_client, job, "Complete")
     assert (await cluster_client.get(PodGroup, job.key)).spec.min_member == NODES - 1

@@ -31,6 +31,8 @@ from trainerctl.localcluster.cluster import Cluster
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.builders import pod_override, runtime_patch, train_job_document
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -40,19 +42,11 @@ JOB = unstructured(GVK("batch", "v1", "Job"))
 WATCHED: tuple[type[Object], ...] = (TrainJob, JobSet, JOB, Pod, ConfigMap)
 TOLERATIONS = [{"key": "any", "operator": "Exists"}]
 FIRST: Document = {
-    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"tolerations": TOLERATIONS}}],
+    "podTemplateOverrides": [pod_override({"tolerations": TOLERATIONS})],
     "labels": {"first": "yes"},
 }
-_POD = {"spec": {"template": {"spec": {"tolerations": TOLERATIONS}}}}
 SECOND: Document = {
-    "runtimePatches": [
-        {
-            "manager": "example.com/user",
-            "trainingRuntimeSpec": {
-                "template": {"spec": {"replicatedJobs": [{"name": "node", "template": _POD}]}}
-            },
-        }
-    ],
+    "runtimePatches": [runtime_patch("example.com/user", {"tolerations": TOLERATIONS})],
     "activeDeadlineSeconds": 3600,
 }
 
@@ -191,18 +185,14 @@ class Swap:
         name = f"canary-{self._canaries}"
 
         await self.admitted(self.train_job(name, "long", suspend=True))
-        await eventually(
-            lambda: self._client.get(JobSet, ("default", name)), timeout=60, reason="the manager works"
-        )
+        await job_set_at(self._client, ("default", name))
 
     async def train(self, name: str, runtime: str, **spec: Any) -> None:
         await self.admitted(self.train_job(name, runtime, **spec))
 
     @staticmethod
     def train_job(name: str, runtime: str, **spec: Any) -> Object:
-        metadata = {"name": name, "namespace": "default"}
-        body = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata}
-        return Unstructured.wrap({**body, "spec": {"runtimeRef": {"name": runtime}, **spec}})
+        return Unstructured.wrap(train_job_document("default", runtime, name=name, **spec))
 
     async def admitted(self, obj: Object) -> None:
         """Create an object as soon as the webhooks answer and know the runtime.

@@ -19,9 +19,10 @@ from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller.children import fixed_fields_match
 from pkg.runtime import core
+from testkit.builders import written_runtime, written_train_job
 from testkit.clusters import edit_spec
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -81,36 +82,20 @@ async def jobset_webhook(
 @pytest.fixture
 async def job(cluster_client: LiveClient, cluster_namespace: str, jobset_webhook: str) -> TrainJob:
     """Return a suspended TrainJob whose Jobs exist; its runtime's JobSets are valid without defaults."""
-    pod = {"restartPolicy": "OnFailure", "containers": [{"name": "node", "image": "busybox:one"}]}
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"completionMode": "Indexed", "template": {"spec": pod}},
+    parts: dict[str, Any] = {
+        "pod": {"restartPolicy": "OnFailure"},
+        "job": {"completionMode": "Indexed"},
+        "job_set": {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All"},
+        },
     }
-    spec = {
-        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-        "successPolicy": {"operator": "All"},
-        "replicatedJobs": [{"name": "node", "template": template}],
-    }
-    metadata = {"name": "lifecycle", "namespace": cluster_namespace}
-    runtime = {"metadata": metadata, "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": spec}}}
-    await cluster_client.create(TrainingRuntime.from_dict(runtime))
-    metadata = {"name": "job", "namespace": cluster_namespace}
+    await cluster_client.create(written_runtime(cluster_namespace, **parts, mlPolicy={"numNodes": 1}))
+    overrides = [{"targetJobs": [{"name": "node"}], "metadata": {"annotations": {"sim.local/run-for": "2s"}}}]
+    trainer = {"image": "busybox:one", "numNodes": 2}
     made = await cluster_client.create(
-        TrainJob.from_dict(
-            {
-                "metadata": metadata,
-                "spec": {
-                    "runtimeRef": {"kind": "TrainingRuntime", "name": "lifecycle"},
-                    "suspend": True,
-                    "trainer": {"image": "busybox:one", "numNodes": 2},
-                    "podTemplateOverrides": [
-                        {
-                            "targetJobs": [{"name": "node"}],
-                            "metadata": {"annotations": {"sim.local/run-for": "2s"}},
-                        }
-                    ],
-                },
-            }
+        written_train_job(
+            cluster_namespace, "runtime", suspend=True, trainer=trainer, podTemplateOverrides=overrides
         )
     )
 
@@ -324,9 +309,10 @@ async def test_what_jobset_defaults_is_no_difference_for_any_shipped_runtime(
     runtimes = await core.new(cluster_client, FakeClient())
     different = []
     for shipped in await cluster_client.list(ClusterTrainingRuntime):
-        metadata = {"name": shipped.name.replace(".", "-")[:40].rstrip("-"), "namespace": cluster_namespace}
-        spec = {"runtimeRef": {"name": shipped.name}, "suspend": True}
-        made = await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+        name = shipped.name.replace(".", "-")[:40].rstrip("-")
+        made = await cluster_client.create(
+            written_train_job(cluster_namespace, shipped.name, name=name, kind=None, suspend=True)
+        )
         live = await eventually(
             functools.partial(cluster_client.get, JobSet, made.key), timeout=120, reason="the JobSet is made"
         )

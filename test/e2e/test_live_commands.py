@@ -22,6 +22,7 @@ from trainerctl.localcluster.cluster import Cluster
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.shipped import manifests
+from testkit.builders import pod_override, written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -52,15 +53,11 @@ def run(local_cluster: Cluster, cluster_namespace: str, capsys: pytest.CaptureFi
 
 
 async def create(client: LiveClient, namespace: str, **spec: Any) -> None:
-    data = {
-        "metadata": {"name": "job", "namespace": namespace},
-        "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec},
-    }
-    await client.create(TrainJob.from_dict(data))
+    await client.create(written_train_job(namespace, "torch-distributed", kind=None, **spec))
 
 
 def override(**spec: Any) -> dict[str, Any]:
-    return {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": spec}]}
+    return {"podTemplateOverrides": [pod_override(spec)]}
 
 
 @pytest.mark.parametrize(
@@ -234,12 +231,9 @@ async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
         "metadata": {**shipped["metadata"], "namespace": cluster_namespace},
     }
     await cluster_client.create(TrainingRuntime.from_dict(own))
-    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "torch-distributed"}
-    data = {
-        "metadata": {"name": "own", "namespace": cluster_namespace},
-        "spec": {"runtimeRef": ref, "suspend": True},
-    }
-    await cluster_client.create(TrainJob.from_dict(data))
+    await cluster_client.create(
+        written_train_job(cluster_namespace, "torch-distributed", name="own", suspend=True)
+    )
     written = tmp_path / "runtime.yaml"
     written.write_text(json.dumps(own))
 

@@ -26,6 +26,7 @@ from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
@@ -106,10 +107,7 @@ async def trained(client: LiveClient, request: pytest.FixtureRequest) -> Any:
     await eventually(lambda: client.get(ServiceAccount, key), reason="pods can be made")
 
     async def train(name: str, *, wait: float = 60) -> float:
-        spec = {"runtimeRef": {"name": "torch-distributed"}}
-        await client.create(
-            TrainJob.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-        )
+        await client.create(written_train_job(namespace, "torch-distributed", name=name, kind=None))
         began = time.monotonic()
         if wait:
             await eventually(

@@ -25,8 +25,8 @@ from trainerctl.localcluster.cluster import Cluster
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from testkit.builders import crd_without_schema
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from testkit.builders import crd_without_schema, written_runtime, written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -219,20 +219,10 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
     spec = original.to_dict()["spec"]
     for replicated in spec["template"]["spec"]["replicatedJobs"]:
         replicated["template"]["spec"]["template"]["spec"]["schedulerName"] = SCHEDULER
-    runtime = {"metadata": {"name": "torch-kai", "namespace": cluster_namespace}, "spec": spec}
-    await cluster_client.create(TrainingRuntime.from_dict(runtime))
-    job = TrainJob.from_dict(
-        {
-            "metadata": {
-                "name": "llm",
-                "namespace": cluster_namespace,
-                "labels": {"kai.scheduler/queue": "r"},
-            },
-            "spec": {
-                "runtimeRef": {"kind": "TrainingRuntime", "name": "torch-kai"},
-                "trainer": {"numNodes": 3},
-            },
-        }
+    await cluster_client.create(written_runtime(cluster_namespace, **spec))
+    labels = {"labels": {"kai.scheduler/queue": "r"}}
+    job = written_train_job(
+        cluster_namespace, "runtime", name="llm", metadata=labels, trainer={"numNodes": 3}
     )
 
     async with grouper.running():

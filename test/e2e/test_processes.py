@@ -17,14 +17,15 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import conditions
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.components import PROCESSES
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import until
 from testkit.local_pods import commands_below
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -166,16 +167,10 @@ async def test_torchrun_reduces_over_gloo_on_three_nodes(train: Any) -> None:
 async def _train_job(client: LiveClient, namespace: str, command: list[str], nodes: int = 3) -> TrainJob:
     """Create a TrainJob whose Job fails at the first failure of a pod."""
     pod = {"containers": [{"name": "node", "image": "local"}], "terminationGracePeriodSeconds": 2}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    template = {"metadata": {"labels": labels}, "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
-    jobs = [{"name": "node", "template": template}]
-    spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": {"replicatedJobs": jobs}}}
-    metadata = {"name": "local", "namespace": namespace}
-    await client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
-    ref = {"name": "local", "kind": "TrainingRuntime"}
-    given = {"runtimeRef": ref, "trainer": {"command": command, "numNodes": nodes}}
-    metadata = {"name": "train", "namespace": namespace}
-    return await client.create(TrainJob.from_dict({"metadata": metadata, "spec": given}))
+    policy = {"mlPolicy": {"numNodes": nodes}}
+    await client.create(written_runtime(namespace, "local", pod=pod, job={"backoffLimit": 0}, **policy))
+    trainer = {"command": command, "numNodes": nodes}
+    return await client.create(written_train_job(namespace, "local", name="train", trainer=trainer))
 
 
 async def test_two_jobs_have_rendezvous_ports_of_their_own(
@@ -199,22 +194,13 @@ async def test_two_jobs_have_rendezvous_ports_of_their_own(
     made = []
     for name in ("one", "two"):
         trainer = {"command": ["python", "-c", code], "numNodes": 2, "env": [{"name": "JOB", "value": name}]}
-        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
-        metadata = {"name": name, "namespace": cluster_namespace}
-        made.append(await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec})))
+        job = written_train_job(cluster_namespace, "torch-distributed", name=name, kind=None, trainer=trainer)
+        made.append(await cluster_client.create(job))
     for job in made:
-        await _until_condition(cluster_client, job, "Complete")
+        await until(cluster_client, job, "Complete")
     for pod in await cluster_client.list(Pod, namespace=cluster_namespace):
         (status,) = pod.status.container_statuses or []
         assert status.restart_count == 0
-
-
-async def _until_condition(client: LiveClient, job: TrainJob, kind: str) -> None:
-    async def reached() -> bool:
-        stored = await client.get(TrainJob, job.key)
-        return conditions.is_true(stored.status.conditions, kind)
-
-    await eventually(reached, timeout=120, reason=f"the TrainJob is {kind}")
 
 
 async def test_a_failing_rank_fails_the_job_and_ends_the_others(
@@ -222,7 +208,7 @@ async def test_a_failing_rank_fails_the_job_and_ends_the_others(
 ) -> None:
     command = ["sh", "-c", 'test "$JOB_COMPLETION_INDEX" != 1 || exit 3; exec sleep 1234']
     job = await _train_job(cluster_client, cluster_namespace, command)
-    await _until_condition(cluster_client, job, "Failed")
+    await until(cluster_client, job, "Failed")
     await _until_ended(local_cluster, "sleep 1234")
 
 
@@ -249,7 +235,7 @@ async def test_a_pod_reports_its_progress_with_its_token(
         "urllib.request.urlopen(request, context=tls)\n"
     )
     job = await _train_job(cluster_client, cluster_namespace, ["python", "-c", code], nodes=1)
-    await _until_condition(cluster_client, job, "Complete")
+    await until(cluster_client, job, "Complete")
     status = (await cluster_client.get(TrainJob, job.key)).to_dict()["status"]
     assert status["trainerStatus"]["progressPercentage"] == 42
 

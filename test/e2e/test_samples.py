@@ -20,6 +20,7 @@ from trainerctl.localcluster.cluster import Cluster
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -113,11 +114,7 @@ async def test_every_sample_runs_to_complete(
         figure(f"sample {name}{how} to Complete", anyio.current_time() - began, at_most=90)
 
     async def suspend(name: str) -> None:
-        job_set = await eventually(
-            lambda: cluster_client.get(JobSet, (cluster_namespace, name)),
-            timeout=60,
-            reason=f"{name} has begun",
-        )
+        job_set = await job_set_at(cluster_client, (cluster_namespace, name))
         job = await cluster_client.get(TrainJob, job_set.key)
         await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
 

@@ -20,6 +20,7 @@ from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -74,9 +75,9 @@ async def test_the_sdk_in_a_pod_reports_the_progress_of_its_train_job(
     cluster_namespace: str,
     tmp_path: Path,
 ) -> None:
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1}}
-    metadata = {"name": "bert", "namespace": cluster_namespace}
-    job = await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+    job = await cluster_client.create(
+        written_train_job(cluster_namespace, "torch-distributed", kind=None, trainer={"numNodes": 1})
+    )
 
     async def started() -> Pod | None:
         pods = await cluster_client.list(Pod, namespace=cluster_namespace)

@@ -3,7 +3,6 @@
 """TrainJobs on the whole local cluster: JobSet's own controller and webhooks, Jobs, pods, simulated nodes."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,46 +11,13 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at, until
 
 pytestmark = pytest.mark.e2e
 
 OF_JOB = "jobset.sigs.k8s.io/jobset-name"
-Conditions = dict[str, tuple[str, str]]
-
-
-def conditions(job: TrainJob) -> Conditions:
-    return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
-
-
-@pytest.fixture
-def verdict(cluster_client: LiveClient, cluster_namespace: str) -> Callable[..., Any]:
-    """Return a function that waits until a TrainJob has a condition, and returns the TrainJob."""
-
-    async def wait(
-        condition: str, *, status: str = "True", name: str = "job", timeout: float = 60
-    ) -> TrainJob:
-        async def reached() -> TrainJob | None:
-            job = await cluster_client.get(TrainJob, (cluster_namespace, name))
-            return job if conditions(job).get(condition, ("", ""))[0] == status else None
-
-        return await eventually(reached, timeout=timeout, reason=f"{name} is {condition}={status}")
-
-    return wait
-
-
-def train_job(
-    namespace: str, *, name: str = "job", runtime: dict[str, str] | None = None, **spec: Any
-) -> TrainJob:
-    ref = runtime or {"name": "torch-distributed"}
-    return TrainJob.from_dict(
-        {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
-    )
-
-
-async def suspend(client: LiveClient, job: TrainJob, *, wanted: bool) -> None:
-    """Set ``spec.suspend`` by a patch, as kubectl does, so that other writes of the manager cause no conflict."""
-    await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":%s}}' % (b"true" if wanted else b"false")))
 
 
 def simulated(*steps: str, **annotations: str) -> list[dict[str, Any]]:
@@ -62,11 +28,13 @@ def simulated(*steps: str, **annotations: str) -> list[dict[str, Any]]:
 
 
 async def test_a_train_job_of_three_nodes_completes(
-    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+    cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
-    await cluster_client.create(train_job(cluster_namespace, trainer={"numNodes": 3}))
-    done = await verdict("Complete")
-    (jobs,) = done.status.jobs_status
+    job = await cluster_client.create(
+        written_train_job(cluster_namespace, "torch-distributed", kind=None, trainer={"numNodes": 3})
+    )
+    done = await until(cluster_client, job, "Complete")
+    (jobs,) = done.status.jobs_status or []
     assert (jobs.name, jobs.succeeded, jobs.failed) == ("node", 1, 0)
     pods = await cluster_client.list(Pod, namespace=cluster_namespace, labels={OF_JOB: "job"})
     assert len(pods) == 3
@@ -75,29 +43,17 @@ async def test_a_train_job_of_three_nodes_completes(
 
 
 async def test_a_train_job_whose_pods_fail_is_failed(
-    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+    cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
-    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "node", "image": "busybox"}]}}
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"backoffLimit": 0, "template": pod},
-    }
-    runtime = {
-        "metadata": {"name": "once", "namespace": cluster_namespace},
-        "spec": {
-            "mlPolicy": {"numNodes": 2},
-            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
-        },
-    }
-    await cluster_client.create(TrainingRuntime.from_dict(runtime))
+    once, policy = {"restartPolicy": "Never"}, {"numNodes": 2}
     await cluster_client.create(
-        train_job(
-            cluster_namespace,
-            runtime={"kind": "TrainingRuntime", "name": "once"},
-            podTemplateOverrides=simulated(exit_code="1", run_for="200ms"),
-        )
+        written_runtime(cluster_namespace, pod=once, job={"backoffLimit": 0}, mlPolicy=policy)
     )
-    job = await verdict("Failed")
+    overrides = simulated(exit_code="1", run_for="200ms")
+    job = await cluster_client.create(
+        written_train_job(cluster_namespace, "runtime", podTemplateOverrides=overrides)
+    )
+    job = await until(cluster_client, job, "Failed")
     job_set = await cluster_client.get(JobSet, job.key)
     await cluster_client.delete(job_set)
 
@@ -106,7 +62,7 @@ async def test_a_train_job_whose_pods_fail_is_failed(
         return all(each.metadata.uid == job_set.metadata.uid for each in found)
 
     await consistently(not_rebuilt, reason="a Failed job does not start again")
-    assert "Failed" in conditions(await cluster_client.get(TrainJob, job.key))
+    await until(cluster_client, job, "Failed", timeout=1)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +74,15 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
     found = await cluster_client.get(ClusterTrainingRuntime, ("", runtime))
     steps = [each.name for each in found.spec.template.spec.replicated_jobs or ()]
     job = await cluster_client.create(
-        train_job(
+        written_train_job(
             cluster_namespace,
-            runtime={"name": runtime},
+            runtime,
+            kind=None,
             labels={"team": "ours"},
             podTemplateOverrides=simulated(*steps, run_for="1h"),
         )
     )
-    job_set = await eventually(
-        lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet is made"
-    )
+    job_set = await job_set_at(cluster_client, job.key)
     theirs = b'{"metadata":{"labels":{"team":"theirs"}}}'
     await cluster_client.patch(job_set, raw_patch(MERGE, theirs))  # another writer adds a label, which stays
     for what, patch in (
@@ -144,6 +99,5 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
 
         await eventually(mended, timeout=60, interval=0.01, reason=f"the {what} is as it was")
         figure(f"{runtime}: {what} of a running JobSet restored", time.monotonic() - began, at_most=20)
-    assert (await cluster_client.get(JobSet, job.key)).labels[
-        "team"
-    ] == "ours"  # this shows that it was suspended for a moment
+    # This shows that it was suspended for a moment.
+    assert (await cluster_client.get(JobSet, job.key)).labels["team"] == "ours"

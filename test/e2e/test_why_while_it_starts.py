@@ -7,21 +7,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import anyio
 import pytest
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import NamespacedName
-from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import NotFoundError
 
 from pkg import why
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.why import State, Verdict, reading
-from testkit.builders import written_train_job
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -47,22 +46,12 @@ async def asked(client: LiveClient, key: NamespacedName) -> AsyncIterator[list[V
 def runtime(namespace: str, *, run_for: str, restarts: int = 0, exit_code: str = "") -> TrainingRuntime:
     """Return a runtime of one step whose annotations determine how its simulated pods end."""
     annotations = {"sim.local/run-for": run_for} | ({"sim.local/exit-code": exit_code} if exit_code else {})
-    containers = [{"name": "node", "image": "busybox"}]
-    pod: dict[str, Any] = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"metadata": {"labels": labels}, "spec": {"backoffLimit": 0, "template": pod}}
-    body: dict[str, Any] = {"replicatedJobs": [{"name": "node", "template": job}]}
-    if restarts:
-        body["failurePolicy"] = {"maxRestarts": restarts}
-    spec = {"mlPolicy": {"numNodes": 2}, "template": {"spec": body}}
-    return TrainingRuntime.from_dict({"metadata": {"name": "short", "namespace": namespace}, "spec": spec})
-
-
-async def reaches(client: LiveClient, key: NamespacedName, wanted: str) -> None:
-    async def reached() -> bool:
-        return is_true((await client.get(TrainJob, key)).status.conditions, wanted)
-
-    await eventually(reached, timeout=120, reason=f"the TrainJob is {wanted}")
+    job_set = {"failurePolicy": {"maxRestarts": restarts}} if restarts else {}
+    metadata, policy = {"annotations": annotations}, {"numNodes": 2}
+    job = {"backoffLimit": 0}
+    return written_runtime(
+        namespace, "short", pod_metadata=metadata, job=job, job_set=job_set, mlPolicy=policy
+    )
 
 
 def wrong(answers: list[Verdict]) -> list[str]:
@@ -76,7 +65,7 @@ async def test_a_life_from_creation_to_completion(cluster_client: LiveClient, cl
     job = written_train_job(cluster_namespace, "short")
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)
-        await reaches(cluster_client, job.key, "Complete")
+        await until(cluster_client, job, "Complete")
         await eventually(lambda: _last(answers, State.COMPLETE), timeout=60, reason="the answer is complete")
     assert wrong(answers) == []
     assert {State.STARTING, State.RUNNING, State.COMPLETE} <= {each.state for each in answers}
@@ -89,10 +78,8 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
     job = written_train_job(cluster_namespace, "short")
     job.spec.suspend = True
     await cluster_client.create(job)
-    await reaches(cluster_client, job.key, "Suspended")
-    before = await eventually(
-        lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet exists"
-    )
+    await until(cluster_client, job, "Suspended")
+    before = await job_set_at(cluster_client, job.key)
     async with asked(cluster_client, job.key) as answers:
         edit = b'{"spec": {"suspend": false, "trainer": {"numNodes": 3}}}'
         await cluster_client.patch(job, raw_patch(MERGE, edit))
@@ -113,7 +100,7 @@ async def test_a_job_set_that_restarts(cluster_client: LiveClient, cluster_names
     job = written_train_job(cluster_namespace, "short")
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)
-        await reaches(cluster_client, job.key, "Failed")
+        await until(cluster_client, job, "Failed")
     allowed = {"container-failed", "retries-exhausted", "pods-failing", "failed"}
     others = {one.cause for each in answers if each.exit_code for one in each.findings} - allowed
     assert others == set(), wrong(answers)

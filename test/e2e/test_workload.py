@@ -22,15 +22,15 @@ from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import GVK, unstructured
-from controller_runtime.machinery.conditions import is_true
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.nodes import NodeShape, node
 from trainerctl.localcluster.options import Options
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.why import diagnose
 from pkg.why.reading import take
-from testkit.clusters import JOBSET, KUBERNETES, gang_kind
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import JOBSET, KUBERNETES, gang_kind, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -77,15 +77,11 @@ async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIter
     ) -> TrainJob:
         trainer = job("node", gpus=gpus, run_for=run_for)
         trainer["template"]["metadata"]["labels"] = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-        spec = {
-            "mlPolicy": {"numNodes": nodes},
-            "podGroupPolicy": {"workload": {}},
-            "template": {"spec": {"replicatedJobs": jobs or [trainer]}},
-        }
-        where = {"name": name, "namespace": cluster_namespace}
-        await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
-        wanted = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}, "suspend": suspend}
-        return await cluster_client.create(TrainJob.from_dict({"metadata": where, "spec": wanted}))
+        policies: dict[str, Any] = {"mlPolicy": {"numNodes": nodes}, "podGroupPolicy": {"workload": {}}}
+        spec = {"replicatedJobs": jobs or [trainer]}
+        await cluster_client.create(written_runtime(cluster_namespace, name, job_set=spec, **policies))
+        made = written_train_job(cluster_namespace, name, name=name, suspend=suspend)
+        return await cluster_client.create(made)
 
     yield create
     await clear(cluster_client, cluster_namespace)
@@ -125,19 +121,11 @@ async def waiting(client: LiveClient, train_job: TrainJob) -> list[str]:
     ]
 
 
-async def is_complete(client: LiveClient, train_job: TrainJob) -> bool:
-    return is_true((await client.get(TrainJob, train_job.key)).status.conditions, "Complete")
-
-
 async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
     cluster_client: LiveClient, start: Start
 ) -> None:
     made = await start(NODES)
-
-    async def complete() -> bool:
-        return await is_complete(cluster_client, made)
-
-    await eventually(complete, timeout=180, reason="the gang is Complete")
+    await until(cluster_client, made, "Complete", timeout=180)
     gang = await cluster_client.get(GANG, made.key)
     assert f"'minCount': {NODES}" in str(gang.to_dict()["spec"])
 
@@ -209,11 +197,7 @@ async def test_a_launcher_that_waits_for_its_nodes_is_no_deadlock(
     launcher = job("launcher", gpus=0, run_for="3s", dependsOn=[{"name": "node", "status": "Ready"}])
     launcher["template"]["metadata"]["labels"] = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     made = await start(1, jobs=[nodes, launcher])
-
-    async def complete() -> bool:
-        return await is_complete(cluster_client, made)
-
-    await eventually(complete, timeout=240, reason="the launcher and its nodes are Complete")
+    await until(cluster_client, made, "Complete", timeout=240)
 
 
 async def test_a_gang_larger_than_a_quota_or_the_cluster_binds_no_pod_and_why_names_it(

@@ -21,7 +21,8 @@ from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import train_job_document, written_runtime
 from testkit.clusters import JOBSET, KUBERNETES, gang_kind
 from testkit.kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 
@@ -114,26 +115,20 @@ async def gang(cluster_client: LiveClient, cluster_namespace: str) -> AsyncItera
 
 async def create(client: LiveClient, namespace: str, generation: int) -> None:
     """Create a runtime with a gang, and a TrainJob as Kueue's webhook leaves it."""
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    metadata = {"annotations": {"sim.local/run-for": "1h"}, "labels": {"gang": "yes"}}
-    pod = {"metadata": metadata, "spec": {"containers": [container()]}}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}
-    spec = {
-        "mlPolicy": {"numNodes": WHOLE},
-        "podGroupPolicy": {"workload": {}},
-        "template": {"spec": {"replicatedJobs": [job]}},
+    parts: dict[str, Any] = {
+        "pod": {"containers": [container()]},
+        "pod_metadata": {"annotations": {"sim.local/run-for": "1h"}, "labels": {"gang": "yes"}},
     }
-    where = {"name": "job", "namespace": namespace}
-    await client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
+    await client.create(
+        written_runtime(namespace, **parts, mlPolicy={"numNodes": WHOLE}, podGroupPolicy={"workload": {}})
+    )
     empty = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
     written: dict[str, Any] = {"labels": {QUEUE: "q"}} if generation == 1 else {"runtimePatches": [empty]}
-    made = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {**where, "labels": {QUEUE: "q"}},
-        "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "job"}, "suspend": True, **written},
-    }
-    await client.create(Unstructured.wrap(made))
+    labels = {"labels": {QUEUE: "q"}}
+    document = train_job_document(
+        namespace, "runtime", kind="TrainingRuntime", metadata=labels, suspend=True, **written
+    )
+    await client.create(Unstructured.wrap(document))
 
 
 def container() -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Authority, Binaries, Environment, eventually, free_ports
+from controller_runtime.envtest import Authority, Binaries, Environment, free_ports
 from controller_runtime.rest import Config, RESTMapper, Transport
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
@@ -44,17 +44,10 @@ async def train(config: Config, name: str, *, within: float) -> float:
     """Create a TrainJob; return the seconds until it has its JobSet."""
     async with Transport(config) as transport:
         client = LiveClient(transport, RESTMapper(transport))
-        pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-        jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
-        metadata = {"name": name, "namespace": "default"}
-        runtime = {"metadata": metadata, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
-        await client.create(TrainingRuntime.from_dict(runtime))
-        spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}}
-        await client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+        await client.create(written_runtime("default", name))
+        await client.create(written_train_job("default", name, name=name))
         began = time.monotonic()
-        await eventually(
-            lambda: client.get(JobSet, ("default", name)), timeout=within, reason=f"{name} has its JobSet"
-        )
+        await job_set_at(client, ("default", name), timeout=within)
         return time.monotonic() - began
 
 

@@ -32,6 +32,7 @@ from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
@@ -133,18 +134,14 @@ def runtimes(namespace: str) -> Iterator[TrainingRuntime]:
         name = original["metadata"]["name"]
         if name in {"torch-distributed", "deepspeed-distributed"}:
             spec = {**original["spec"], "podGroupPolicy": {"coscheduling": {}}}
-            yield TrainingRuntime.from_dict(
-                {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
-            )
+            yield written_runtime(namespace, name, **spec)
 
 
 def train_jobs(namespace: str) -> Iterator[TrainJob]:
     for number in range(JOBS):
         runtime = "torch-distributed" if number % 5 else "deepspeed-distributed"
-        ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime}
-        spec = {"runtimeRef": ref, "suspend": number % 5 == 1, "trainer": {"numNodes": 2}}
-        yield TrainJob.from_dict(
-            {"metadata": {"namespace": namespace, "name": f"job-{number}"}, "spec": spec}
+        yield written_train_job(
+            namespace, runtime, name=f"job-{number}", suspend=number % 5 == 1, trainer={"numNodes": 2}
         )
 
 

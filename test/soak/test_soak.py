@@ -31,6 +31,7 @@ from trainerctl.localcluster.state import State
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.soak
 JOBS = int(os.environ.get("SOAK_JOBS", "2000"))
@@ -143,31 +144,16 @@ class Soak:
 
 def train_job(name: str, fate: int) -> TrainJob:
     annotations = {"sim.local/run-for": "200ms", **({"sim.local/exit-code": "1"} if fate == 0 else {})}
-    spec = {
-        "runtimeRef": {"kind": "TrainingRuntime", "name": "soak"},
-        "podTemplateOverrides": [
-            {"targetJobs": [{"name": "node"}], "metadata": {"annotations": annotations}}
-        ],
-        "suspend": fate == 1,
-    }
-    return TrainJob.from_dict({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+    overrides = [{"targetJobs": [{"name": "node"}], "metadata": {"annotations": annotations}}]
+    return written_train_job(
+        NAMESPACE, "runtime", name=name, podTemplateOverrides=overrides, suspend=fate == 1
+    )
 
 
 def runtime() -> TrainingRuntime:
     """Return a runtime like torch-distributed whose Jobs fail at once."""
-    pod = {"containers": [{"name": "node", "image": "pytorch/pytorch"}]}
-    job = {
-        "name": "node",
-        "template": {
-            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {"backoffLimit": 0, "template": {"spec": pod}},
-        },
-    }
-    spec = {
-        "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
-        "template": {"spec": {"replicatedJobs": [job]}},
-    }
-    return TrainingRuntime.from_dict({"metadata": {"name": "soak", "namespace": NAMESPACE}, "spec": spec})
+    policy = {"numNodes": 1, "torch": {"numProcPerNode": "auto"}}
+    return written_runtime(NAMESPACE, job={"backoffLimit": 0}, mlPolicy=policy)
 
 
 def errors(log: Path) -> list[str]:

@@ -22,6 +22,7 @@ from controller_runtime.rest import Config, Request, Transport, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_train_job
 
 ROOT = Path(__file__).parents[3]
 
@@ -208,9 +209,9 @@ def train(
         if not runtime:
             runtime.append(f"torch-{namespace}")
             await make_runtime("torch-distributed", runtime[0])
-        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime[0]}
-        body = {"metadata": {"namespace": namespace, "name": name}, "spec": {"runtimeRef": reference, **spec}}
-        return await client.create(TrainJob.from_dict(body))
+        return await client.create(
+            written_train_job(namespace, runtime[0], name=name, kind="ClusterTrainingRuntime", **spec)
+        )
 
     return create
 

@@ -19,6 +19,8 @@ from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import RESTMapper, Transport
 
+from testkit.builders import train_job_document
+
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
@@ -31,13 +33,7 @@ class Admissions:
         self.answers: Counter[str] = Counter()
         self.stopping = False
         self._ours = ours
-        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime}
-        job = {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "metadata": {"namespace": namespace, "name": "asked"},
-            "spec": {"runtimeRef": reference},
-        }
+        job = train_job_document(namespace, runtime, name="asked", kind="ClusterTrainingRuntime")
         request = {"uid": "1", "operation": "CREATE", "object": job, "namespace": namespace, "name": "asked"}
         self._body = msgspec.json.encode(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}

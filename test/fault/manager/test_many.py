@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from testkit.clusters import job_set_at
 
 MANY = int(os.environ.get("FAULT_TRAINJOBS", "300"))
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300 + MANY // 4)]
@@ -50,11 +50,7 @@ async def test_f20_a_new_trainjob_does_not_wait_for_those_there_were_at_the_star
     await eventually(watched, timeout=60, reason="the manager watches TrainJobs")
     await train("late")
     created = anyio.current_time()
-    await eventually(
-        lambda: client.get(JobSet, (namespace, "late")),
-        timeout=120,
-        reason="the late TrainJob has its JobSet",
-    )
+    await job_set_at(client, (namespace, "late"), timeout=120)
     figure(
         f"F20 start among {MANY}: the next TrainJob's JobSet after",
         anyio.current_time() - created,

@@ -23,11 +23,12 @@ from controller_runtime.machinery.errors import AlreadyExistsError
 from controller_runtime.rest import Config, Request, StaticToken, TLSConfig, Transport
 
 from pkg import shipped
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.statusserver import status_url
 from pkg.util import trainjob
 from testkit import scenarios
+from testkit.builders import pod_override, train_job_document, written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
@@ -134,20 +135,10 @@ async def waits(world: Any) -> Waits:
     return found
 
 
-def runtime_of(world: Any) -> dict[str, str]:
-    return {
-        "apiGroup": "trainer.kubeflow.org",
-        "kind": "ClusterTrainingRuntime",
-        "name": f"torch-{world.namespace}",
-    }
-
-
 def body_of(world: Any, namespace: str, name: str, **spec: Any) -> dict[str, Any]:
     """Return a suspended TrainJob."""
-    spec = {"runtimeRef": runtime_of(world), "suspend": True, **spec}
-    gvk = TrainJob.gvk
-    metadata = {"namespace": namespace, "name": name}
-    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata, "spec": spec}
+    runtime, kind = f"torch-{world.namespace}", "ClusterTrainingRuntime"
+    return train_job_document(namespace, runtime, name=name, kind=kind, suspend=True, **spec)
 
 
 def review_of(world: Any, namespace: str, variables: int) -> bytes:
@@ -232,7 +223,7 @@ async def annotations(world: Any, greedy: str) -> tuple[Work, float]:
 async def overrides(world: Any, greedy: str) -> tuple[Work, float]:
     """TrainJobs with 5,000 tolerations."""
     tolerations = [{"key": f"key-{number}", "operator": "Exists"} for number in range(5_000)]
-    patches = [{"targetJobs": [{"name": "node"}], "spec": {"tolerations": tolerations}}]
+    patches = [pod_override({"tolerations": tolerations})]
     jobs = []
     for number in range(20):
         body = body_of(world, greedy, f"job-{number}", podTemplateOverrides=patches)
@@ -248,12 +239,9 @@ async def runtime(world: Any, greedy: str) -> tuple[Work, float]:
     (node,) = body["spec"]["template"]["spec"]["replicatedJobs"]
     (container,) = node["template"]["spec"]["template"]["spec"]["containers"]
     container["args"] = ["a"] * 20_000
-    metadata = {"namespace": greedy, "name": "large"}
-    await world.client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": body["spec"]}))
+    await world.client.create(written_runtime(greedy, **body["spec"]))
     for number in range(100):
-        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "large"}
-        body = body_of(world, greedy, f"job-{number}", runtimeRef=reference)
-        await world.client.create(TrainJob.from_dict(body))
+        await world.client.create(written_train_job(greedy, "runtime", name=f"job-{number}", suspend=True))
     jobs = await world.client.list(metadata_only(TrainJob), namespace=greedy)
     return touching(world.client, jobs), 10
 
@@ -345,9 +333,7 @@ async def test_f23_updates_of_a_status_delay_only_their_tenant(
     await world.begin("before")
     quiet = await waits(world)
     await world.client.create(TrainJob.from_dict(body_of(world, greedy, "job")))
-    await eventually(
-        lambda: world.client.get(JobSet, (greedy, "job")), timeout=30, reason="the job has its JobSet"
-    )
+    await job_set_at(world.client, (greedy, "job"), timeout=30)
     metrics = [{"name": f"metric-{number}", "value": "1.5"} for number in range(256)]
     update = {"trainerStatus": {"metrics": metrics, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}
     token = StaticToken(await scenarios.pod_token(world.client, greedy, "job"))

@@ -23,7 +23,8 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.rest import Request
 
-from pkg.apis.jobset.v1alpha2 import JobSet
+from testkit.builders import pod_override, train_job_document
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 TERMS = 430_000
@@ -44,20 +45,12 @@ def wide_spec(runtime: str, terms: int) -> dict[str, Any]:
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * terms}
         }
     }
-    return {
-        "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime},
-        "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"affinity": affinity}}],
-    }
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime}
+    return {"runtimeRef": reference, "podTemplateOverrides": [pod_override({"affinity": affinity})]}
 
 
 def review(spec: dict[str, Any]) -> bytes:
-    metadata = {"namespace": "default", "name": "wide"}
-    job = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": metadata,
-        "spec": spec,
-    }
+    job = {**train_job_document("default", name="wide"), "spec": spec}
     request = {"uid": "1", "operation": "CREATE", "object": job, "namespace": "default", "name": "wide"}
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     return msgspec.json.encode(body)
@@ -117,9 +110,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, fi
         await anyio.sleep(8)
         began = time.monotonic()
         late = await world.train("late")
-        await eventually(
-            lambda: client.get(JobSet, late.key), timeout=60, reason="another TrainJob has its JobSet"
-        )
+        await job_set_at(client, late.key)
         took = time.monotonic() - began
     figure(f"F11 {WIDE} TrainJobs of 1.3 MB stored: another's JobSet after", took, at_most=3)
     figure("F13 slowest health probe", max(latencies), at_most=LAG)

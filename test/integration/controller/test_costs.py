@@ -20,7 +20,7 @@ from controller_runtime.rest import Request
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.builders import written_runtime
+from testkit.builders import train_job_document, written_runtime
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -54,10 +54,9 @@ def reconciles(controller: str) -> float:
 
 async def complete(client: LiveClient, namespace: str, names: list[str]) -> None:
     """Create TrainJobs, complete their JobSets once all exist, and return when all TrainJobs are Complete."""
-    spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}}
     for name in names:
-        metadata = {"name": name, "namespace": namespace}
-        await client.create(ANY_TRAIN_JOB.from_dict({"metadata": metadata, "spec": spec}))
+        document = train_job_document(namespace, "runtime", name=name, kind="TrainingRuntime")
+        await client.create(ANY_TRAIN_JOB.from_dict(document))
 
     async def made() -> bool:
         return {each.name for each in await client.list(ANY_JOB_SET, namespace=namespace)} >= {*names}

@@ -18,6 +18,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import applier as writes
 from pkg.controller.applier import PendingError
 from testkit.builders import written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +28,7 @@ RunManager = Callable[..., Any]
 async def built(client: LiveClient, job: TrainJob) -> tuple[TrainJob, JobSet]:
     """Create a TrainJob, and return it with its JobSet."""
     made = await client.create(job)
-    return made, await eventually(lambda: client.get(JobSet, made.key), reason="the JobSet is made")
+    return made, await job_set_at(client, made.key)
 
 
 async def edit(client: LiveClient, job: TrainJob, **spec: Any) -> None:

@@ -11,8 +11,8 @@ from controller_runtime.envtest import Binaries, eventually, free_ports
 from controller_runtime.rest import Config, Request, Transport
 from trainerctl.localcluster.tools import JOBSET
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.controller.applier import OLD_JOB_SET as MESSAGE
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -23,14 +23,9 @@ async def test_a_train_job_that_needs_a_newer_job_set_is_named_by_an_event_and_b
     binary = (await Binaries().locate(JOBSET))[JOBSET.name]
     if "volumeClaimPolicies" in str(binary.manifests()):
         pytest.skip("the installed JobSet has the field")
-    pod = {"containers": [{"name": "node", "image": "busybox"}]}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    claims = [{"templates": [{"metadata": {"name": "data"}, "spec": claim}]}]
-    spec = {"template": {"spec": {"replicatedJobs": [job], "volumeClaimPolicies": claims}}}
-    metadata = {"name": "claims", "namespace": namespace}
-    await live_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    claims = {"volumeClaimPolicies": [{"templates": [{"metadata": {"name": "data"}, "spec": claim}]}]}
+    await live_client.create(written_runtime(namespace, job_set=claims))
     (port,) = free_ports(1)
     async with (
         run_manager(health_probe_bind_address=f"127.0.0.1:{port}"),
@@ -47,16 +42,12 @@ async def test_a_train_job_that_needs_a_newer_job_set_is_named_by_an_event_and_b
             return await readiness() == (200, "[+]jobset ok")
 
         await eventually(ready, timeout=30, reason="the manager is ready")
-        ref = {"name": "claims", "kind": "TrainingRuntime"}
-        metadata = {"name": "job", "namespace": namespace}
-        await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}}))
+        await live_client.create(written_train_job(namespace, "runtime"))
 
         async def reported() -> bool:
             found = await live_client.list(Event, namespace=namespace)
             return any(MESSAGE in str(each.to_dict().get("message")) for each in found)
 
         await eventually(reported, timeout=30, reason="the event names JobSet")
-        assert await readiness() == (
-            200,
-            f"[+]jobset ok: {MESSAGE}",
-        )  # still ready, because other TrainJobs run
+        # It is still ready, because other TrainJobs run.
+        assert await readiness() == (200, f"[+]jobset ok: {MESSAGE}")

@@ -17,8 +17,8 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport, Tran
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
-from pkg.apis.jobset.v1alpha2 import JobSet
 from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -146,9 +146,7 @@ async def test_controllers_do_not_wait_for_certificates_that_cannot_be_had_and_r
     runtime.metadata.namespace = job.metadata.namespace = namespace
     await live_client.create(runtime)
     await live_client.create(job)
-    await eventually(
-        lambda: live_client.get(JobSet, (namespace, "job")), timeout=30, reason="controllers run"
-    )
+    await job_set_at(live_client, (namespace, "job"), timeout=30)
     async with Transport(Config(host=f"http://127.0.0.1:{health}")) as probe:
 
         async def answers(status: int) -> bool:
@@ -207,11 +205,7 @@ async def test_a_missing_crd_leaves_the_manager_running_and_readiness_names_it_u
                 await client.create(written_runtime("default", "plain"))
                 await client.create(written_train_job("default", "plain"))
                 await server.install_crds(*crds)
-                await eventually(
-                    lambda: client.get(JobSet, ("default", "job")),
-                    timeout=60,
-                    reason="it heals without a restart",
-                )
+                await job_set_at(client, ("default", "job"))
                 await eventually(_naming(readiness, "ok"), timeout=30, reason="readiness is silent again")
             assert manager.poll() is None
         finally:

@@ -25,9 +25,9 @@ from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
 from trainerctl.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
+from testkit.builders import written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -151,12 +151,8 @@ async def test_prometheus_reads_everything_it_is_told_to_show(
         "metrics_filter": with_authentication_and_authorization,
     }
     async with run_manager(**secure) as mgr:
-        job = {
-            "metadata": {"name": "job", "namespace": namespace},
-            "spec": {"runtimeRef": {"name": torch_runtime}},
-        }
-        await live_client.create(TrainJob.from_dict(job))
-        await eventually(lambda: live_client.get(JobSet, (namespace, "job")), reason="the JobSet is there")
+        await live_client.create(written_train_job(namespace, torch_runtime, kind=None))
+        await job_set_at(live_client, (namespace, "job"))
         with running(prometheus, tmp_path, mgr.metrics_server.port, token) as address:
 
             async def scraped() -> bool:

@@ -17,8 +17,8 @@ from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.reports import Starts
+from testkit.builders import written_train_job
 
 pytestmark = pytest.mark.integration
 TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}}}
@@ -51,9 +51,7 @@ async def test_the_api_servers_text_is_quoted(
     message: str,
 ) -> None:
     metadata: dict[str, Any] = {"name": "job", "namespace": namespace}
-    created = await live_client.create(
-        TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "any"}}})
-    )
+    created = await live_client.create(written_train_job(namespace, "any", kind=None))
     owner: dict[str, Any] = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "job"}
     owner |= {"uid": created.metadata.uid, "controller": True}
     spec = {"replicatedJobs": [{"name": "node", "template": TEMPLATE}]}

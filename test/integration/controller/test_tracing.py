@@ -14,8 +14,8 @@ from controller_runtime.envtest import eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -52,12 +52,10 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Span]]:
 async def test_two_lives_of_the_manager_continue_the_trace_of_a_trainjob(
     start_manager: Any, spans: list[Span], torch_runtime: str, live_client: LiveClient, namespace: str
 ) -> None:
-    job = TrainJob.from_dict(
-        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": {"name": torch_runtime}}}
-    )
+    job = written_train_job(namespace, torch_runtime, kind=None)
     first = start_manager("--tracing")
     stored = await live_client.create(job)
-    await eventually(lambda: live_client.get(JobSet, job.key), timeout=60, reason="the JobSet is there")
+    await job_set_at(live_client, job.key)
     assert first.terminate() == 0
     trace = bytes.fromhex((stored.metadata.uid or "").replace("-", ""))
     of_job = [span for span in spans if span.trace_id == trace]

@@ -12,6 +12,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from testkit.builders import make_ended_status, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +40,7 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
         job = await live_client.create(
             written_train_job(namespace, torch_runtime, kind=None, trainer={"numNodes": 3})
         )
-        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job_set = await job_set_at(live_client, key)
         (owner,) = job_set.metadata.owner_references or [OwnerReference()]
         assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
         writers = {(each.manager, each.operation) for each in job_set.metadata.managed_fields or ()}

@@ -19,8 +19,9 @@ from controller_runtime.rest import Request
 from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.builders import written_train_job
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -29,16 +30,9 @@ RunManager = Callable[..., Any]
 
 async def create(client: LiveClient, namespace: str, **spec: Any) -> TrainJob:
     """Create a runtime with a gang, and a TrainJob of it."""
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}
-    runtime = {
-        "mlPolicy": {"numNodes": 2},
-        "podGroupPolicy": {"workload": {}},
-        "template": {"spec": {"replicatedJobs": [job]}},
-    }
-    where = {"name": "gang", "namespace": namespace}
-    await client.create(TrainingRuntime.from_dict({"metadata": where, "spec": runtime}))
+    await client.create(
+        written_runtime(namespace, "gang", mlPolicy={"numNodes": 2}, podGroupPolicy={"workload": {}})
+    )
     return await client.create(written_train_job(namespace, "gang", name="gang", **spec))
 
 
@@ -85,9 +79,7 @@ async def test_a_job_set_crd_that_drops_the_field_is_reported_and_nothing_starts
         await consistently(nothing, duration=3, reason="neither gang nor JobSet exists")
         await install_job_set(release.jobset)
         try:
-            await eventually(
-                lambda: live_client.get(JobSet, made.key), timeout=120, reason="the JobSet is made"
-            )
+            await job_set_at(live_client, made.key, timeout=120)
             job_set = (await live_client.get(JobSet, made.key)).to_dict()
             pod = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
             assert pod | release.member == pod
@@ -113,12 +105,12 @@ async def test_a_gang_is_created_with_two_requests_and_settles_without_any(
 
     async with run_manager(sent=sent, cache=cache.Options(resync_period=0.3)):
         first = await create(live_client, namespace)  # reads the schemas and starts the watches
-        await eventually(lambda: live_client.get(JobSet, first.key), timeout=60, reason="the JobSet is made")
+        await job_set_at(live_client, first.key)
         await anyio.sleep(1)
         sent.clear()
         before = looked_at()
         second = await live_client.create(written_train_job(namespace, "gang", name="second"))
-        await eventually(lambda: live_client.get(JobSet, second.key), timeout=60, reason="the JobSet is made")
+        await job_set_at(live_client, second.key)
         await eventually(lambda: looked_at() - before >= 10, timeout=60, reason="ten resyncs were reconciled")
     here = [each for each in sent if f"/{namespace}/" in each.path and each.method != "GET"]
     writes = [f"{each.method} {each.path.rpartition('/')[0].rpartition('/')[2]}" for each in here]
@@ -135,7 +127,7 @@ async def test_a_gang_that_was_deleted_is_back(
         gang = await eventually(
             lambda: live_client.get(release.kind, made.key), timeout=60, reason="the gang is made"
         )
-        await eventually(lambda: live_client.get(JobSet, made.key), timeout=60, reason="the JobSet is made")
+        await job_set_at(live_client, made.key)
         await live_client.delete(gang)
         await collect(live_client, gang)
 

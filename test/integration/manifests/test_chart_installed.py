@@ -45,6 +45,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import programs
 from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -203,9 +204,7 @@ class Cluster:
 
         await eventually(refuses, timeout=60, reason="the webhooks are reached by their Service")
         await self.client.create(written_train_job("default", "plain", name=job))
-        await eventually(
-            lambda: self.client.get(JobSet, ("default", job)), timeout=60, reason="a JobSet is created"
-        )
+        await job_set_at(self.client, ("default", job))
 
     async def exists(self, kind: type[Object], name: str) -> bool:
         try:

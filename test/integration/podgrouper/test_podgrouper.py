@@ -16,9 +16,9 @@ from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import GVK, Object, Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from testkit.builders import crd_without_schema
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -115,11 +115,7 @@ async def test_beside_trainers_controllers_it_groups_what_they_make(world: Any, 
         assert mgr.controller_names > {"pod", "trainjob_controller"}
         spec = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 4}}
         await world.make(TRAIN_JOB, "llm", None, spec, **{"kai.scheduler/queue": "q"})
-        job_set = await eventually(
-            lambda: world.client.get(JobSet, (world.namespace, "llm")),
-            timeout=30,
-            reason="the JobSet is there",
-        )
+        job_set = await job_set_at(world.client, (world.namespace, "llm"), timeout=30)
         await world.make(Pod.gvk, "llm-0", job_set, OURS, **NODE)
         (name,) = await world.grouped(1)
     group = await world.client.get(PodGroup, (world.namespace, name))

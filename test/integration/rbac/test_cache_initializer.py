@@ -17,6 +17,7 @@ from controller_runtime.rest import RESTMapper, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -62,9 +63,8 @@ async def test_the_caches_initializer_may_create_children_that_block_the_deletio
         "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "cache-initializer"}],
     }
     await apply_manifests(live_client, [role | {"rules": rules}, binding], owner="test")
-    spec = {"runtimeRef": {"name": "torch-distributed-with-cache"}}
-    created = {"metadata": {"namespace": namespace, "name": "cached"}, "spec": spec}
-    await live_client.create(TrainJob.from_dict(created))
+    created = written_train_job(namespace, "torch-distributed-with-cache", name="cached", kind=None)
+    await live_client.create(created)
 
     async with Transport(config) as transport:
         client = LiveClient(transport, RESTMapper(transport))

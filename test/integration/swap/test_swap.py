@@ -47,6 +47,7 @@ from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit import pod_owners
+from testkit.builders import pod_override, runtime_patch
 from testkit.kueue_writes import MANAGER, QUEUE, Kueue
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -352,19 +353,13 @@ RUNTIMES: Final = {
     "workload": runtime(podGroupPolicy={"workload": {}}),
 }
 TOLERATIONS: Final = [{"key": "any", "operator": "Exists"}]
-_PATCHED: Final = {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": TOLERATIONS}}}}}
 FIRST: Final[Document] = {
-    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"tolerations": TOLERATIONS}}],
+    "podTemplateOverrides": [pod_override({"tolerations": TOLERATIONS})],
     "labels": {"a": "b"},
     "annotations": {"c": "d"},
 }
 SECOND: Final[Document] = {
-    "runtimePatches": [
-        {
-            "manager": "example.com/user",
-            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_PATCHED]}}},
-        }
-    ],
+    "runtimePatches": [runtime_patch("example.com/user", {"tolerations": TOLERATIONS})],
     "activeDeadlineSeconds": 3600,
 }
 _KUEUE: Final = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}

@@ -20,7 +20,7 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 from trainerctl.localcluster import manifests
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import replicated, written_runtime, written_train_job
 
 PROGRAM = Path(__file__).with_name("program.py")
 ROOT = Path(__file__).parents[3]
@@ -58,16 +58,15 @@ def admitting_manager(
 
     async def refuses() -> bool:
         try:
-            await live_client.create(bad_runtime(namespace), dry_run=True)
+            await live_client.create(replicated(written_runtime(namespace, "bad"), 2), dry_run=True)
         except StatusError as error:
             return "always must be 1" in str(error)
         return False
 
     async def mutates() -> bool:
-        spec = {"runtimeRef": {"name": "any"}, "trainer": {"numProcPerNode": str(2**31)}}
-        metadata = {"name": "beyond-int32", "namespace": namespace}
+        beyond = written_train_job(namespace, "any", kind=None, trainer={"numProcPerNode": str(2**31)})
         try:
-            await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}), dry_run=True)
+            await live_client.create(beyond, dry_run=True)
         except StatusError as error:
             return "defaulter.trainjob.trainer.kubeflow.org" in str(error)
         return False
@@ -111,17 +110,3 @@ def acting_as(rest_config: Config) -> Callable[[str], AbstractAsyncContextManage
             yield LiveClient(transport, RESTMapper(transport))
 
     return client
-
-
-def bad_runtime(namespace: str) -> TrainingRuntime:
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}},
-    }
-    jobs = [{"name": "node", "replicas": 2, "template": template}]
-    return TrainingRuntime.from_dict(
-        {
-            "metadata": {"name": "bad", "namespace": namespace},
-            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
-        }
-    )

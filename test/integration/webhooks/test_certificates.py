@@ -25,25 +25,11 @@ from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.util import cert
 from pkg.webhooks import trainingruntime_webhook
+from testkit.builders import replicated, written_runtime
 
 pytestmark = pytest.mark.integration
 USER = "trainer-under-test"
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainingruntime"
-
-
-def runtime(namespace: str, replicas: int) -> TrainingRuntime:
-    containers = [{"name": "node", "image": "busybox"}]
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": {"spec": {"containers": containers}}},
-    }
-    jobs = [{"name": "node", "replicas": replicas, "template": template}]
-    return TrainingRuntime.from_dict(
-        {
-            "metadata": {"generateName": "plain-", "namespace": namespace},
-            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
-        }
-    )
 
 
 @pytest.fixture
@@ -133,12 +119,12 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
     async def refused() -> bool:
         """Return True if the webhook denies; a failed call is answered with 500 instead."""
         with pytest.raises(StatusError) as refusal:
-            await live_client.create(runtime(namespace, 2), dry_run=True)
+            await live_client.create(replicated(written_runtime(namespace), 2), dry_run=True)
         return "always must be 1" in refusal.value.message
 
     async def asked() -> bool:
         try:
-            await live_client.create(runtime(namespace, 2), dry_run=True)
+            await live_client.create(replicated(written_runtime(namespace), 2), dry_run=True)
         except StatusError as error:
             return "always must be 1" in error.message
         return False
@@ -153,7 +139,7 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
             until = time.monotonic() + 1.5
             while time.monotonic() < until:
                 assert await refused()
-                await live_client.create(runtime(namespace, 1), dry_run=True)
+                await live_client.create(written_runtime(namespace), dry_run=True)
 
             async def restored() -> Secret | None:
                 found = await live_client.get(Secret, (namespace, "certs"))

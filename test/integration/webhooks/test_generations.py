@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.client import LiveClient, raw_patch
-from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError, InvalidError
 from controller_runtime.rest import Request, warnings_in
 
-from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.builders import pod_override, runtime_patch, train_job_document
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -180,11 +180,7 @@ async def test_a_word_is_stored_where_typed_clients_do_not_stumble_and_takes_eff
             await live_client.create(
                 job(namespace, torch_runtime, {"name": "big"}, trainer={"numNodes": 2**31})
             )
-        built = await eventually(
-            lambda: live_client.get(JobSet, (namespace, "job")),
-            timeout=30,
-            reason="the TrainJob has its JobSet",
-        )
+        built = await job_set_at(live_client, (namespace, "job"), timeout=30)
         (replicated,) = built.spec.replicated_jobs or [ReplicatedJob()]
         pod = replicated.template.spec.template.spec
         (container,) = pod.containers or [Container()]

@@ -22,7 +22,7 @@ from controller_runtime.rest import Request
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
-from testkit.builders import pod_override, runtime_patch
+from testkit.builders import pod_override, runtime_patch, train_job_document, written_train_job
 from testkit.kueue_writes import MANAGER, POD_SET, QUEUE, ActiveError, Kueue, KueueWebhook
 
 pytestmark = pytest.mark.integration
@@ -87,8 +87,8 @@ def kueue_webhook(
             await server.ready()
             url = f"https://127.0.0.1:{server.port}{PATH}"
             manifest = await live_client.create(configuration(namespace, url, authority.certificate))
-            metadata = {"name": "probe", "namespace": namespace, "labels": {QUEUE: "q"}}
-            probe = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "none"}}})
+            labels = {"labels": {QUEUE: "q"}}
+            probe = written_train_job(namespace, "none", name="probe", kind=None, metadata=labels)
 
             async def asked() -> bool:
                 with suppress(StatusError):  # from the webhook, because the runtime is missing
@@ -173,12 +173,11 @@ class World:
 
     async def create(self) -> None:
         for number, name in enumerate(self.names):
-            metadata = {"name": name, "namespace": self._namespace, "labels": {QUEUE: "q"}}
-            spec = {"runtimeRef": {"name": self._runtime}, **KINDS[number % len(KINDS)]}
-            body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
-            await self._client.create(Unstructured.wrap({**body, "metadata": metadata, "spec": spec}))
+            labels, spec = {"labels": {QUEUE: "q"}}, KINDS[number % len(KINDS)]
+            body = train_job_document(self._namespace, self._runtime, name=name, metadata=labels, **spec)
+            await self._client.create(Unstructured.wrap(body))
             if number % 2:
-                late = {**body, "metadata": {"name": name, "namespace": self._namespace}}
+                late = train_job_document(self._namespace, name=name)
                 late["spec"] = {"runtimePatches": [LATE]}
                 await self._client.apply(Unstructured.wrap(late), field_owner="late-user")
 
@@ -307,9 +306,7 @@ async def test_a_train_job_gets_its_mirror_although_kueue_chooses_its_queue(
     admitting_manager: Any, kueue_webhook: Any, acting_as: Any, namespace: str, torch_runtime: str
 ) -> None:
     """Our webhook sees the label of the queue only when the API server calls it again."""
-    body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
-    body |= {"metadata": {"name": "job", "namespace": namespace}}
-    body["spec"] = {"runtimeRef": {"name": torch_runtime}, **FIRST}
+    body = train_job_document(namespace, torch_runtime, **FIRST)
     async with admitting_manager(), kueue_webhook(2), acting_as("Kubeflow-SDK") as sdk:
         made = (await sdk.create(Unstructured.wrap(body))).to_dict()
     assert made["metadata"]["labels"][QUEUE] == "default"
@@ -428,10 +425,11 @@ async def test_a_train_job_that_gets_more_nodes_between_two_placements_starts_wi
         kueue = Kueue(kueue_client, namespace, generation)
         world = World(live_client, namespace, torch_runtime, 1)
         world.names = ["job"]
-        body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
-        body |= {"metadata": {"name": "job", "namespace": namespace, "labels": {QUEUE: "q"}}}
-        body["spec"] = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 2}}
-        await live_client.create(Unstructured.wrap(body))
+        labels = {"labels": {QUEUE: "q"}}
+        made = written_train_job(
+            namespace, torch_runtime, kind=None, metadata=labels, trainer={"numNodes": 2}
+        )
+        await live_client.create(made)
         await pods(2, suspended=True)
         await resize(4)
         await pods(4, suspended=True)

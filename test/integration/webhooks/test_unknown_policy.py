@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport, warnings_in
 
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from testkit.builders import written_runtime
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -80,8 +80,6 @@ async def test_otherwise_it_is_dropped_and_each_user_is_warned(
         assert any(UNKNOWN in each for each in warnings) is named
         assert [each.partition(":")[0] for each in warnings if NO_GANG in each] == ["spec.podGroupPolicy"]
         assert [each.partition(":")[0] for each in of_job if NO_GANG in each] == ["spec.runtimeRef"]
-        await eventually(
-            lambda: live_client.get(JobSet, (namespace, "gang")), timeout=60, reason="the TrainJob starts"
-        )
+        await job_set_at(live_client, (namespace, "gang"))
         kept = await live_client.get(TrainingRuntime, (namespace, "gang"))
         assert kept.spec.pod_group_policy is not None

@@ -14,32 +14,16 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from testkit.builders import train_job_document
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import (
+    replicated,
+    train_job_document,
+    written_cluster_runtime,
+    written_runtime,
+    written_train_job,
+)
 
 pytestmark = pytest.mark.integration
-
-STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-
-
-def runtime(namespace: str, *, replicas: int = 1) -> TrainingRuntime:
-    return TrainingRuntime.from_dict(
-        {"metadata": {"name": "plain", "namespace": namespace}, "spec": spec(replicas)}
-    )
-
-
-def spec(replicas: int = 1) -> dict[str, Any]:
-    containers = [{"name": "node", "image": "busybox"}]
-    template = {
-        "metadata": {"labels": {STEP: "trainer"}},
-        "spec": {"template": {"spec": {"containers": containers}}},
-    }
-    return {
-        "mlPolicy": {"numNodes": 1},
-        "template": {
-            "spec": {"replicatedJobs": [{"name": "node", "replicas": replicas, "template": template}]}
-        },
-    }
 
 
 async def test_the_api_server_gets_our_verdicts(
@@ -49,25 +33,19 @@ async def test_the_api_server_gets_our_verdicts(
 ) -> None:
     async with admitting_manager():
         with pytest.raises(ForbiddenError) as refused:
-            await live_client.create(runtime(namespace, replicas=2))
+            await live_client.create(replicated(written_runtime(namespace, "plain"), 2))
         assert str(refused.value) == (
             'admission webhook "validator.trainingruntime.trainer.kubeflow.org" denied the request: '
             "spec.template.spec.replicatedJobs[0].replicas: Invalid value: 2: always must be 1"
         )
-        await live_client.create(runtime(namespace))
+        await live_client.create(written_runtime(namespace, "plain"))
 
-        cluster = ClusterTrainingRuntime.from_dict(
-            {"metadata": {"name": f"{namespace[:20]}-cluster"}, "spec": spec(replicas=3)}
-        )
         with pytest.raises(ForbiddenError, match="always must be 1"):
-            await live_client.create(cluster)
+            await live_client.create(replicated(written_cluster_runtime(f"{namespace[:20]}-cluster"), 3))
 
-        ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "gone"}
-        job = {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": ref}}
         with pytest.raises(ForbiddenError, match="must be created before the TrainJob is created"):
-            await live_client.create(TrainJob.from_dict(job))
-        ref["name"] = "plain"
-        await live_client.create(TrainJob.from_dict(job))
+            await live_client.create(written_train_job(namespace, "gone"))
+        await live_client.create(written_train_job(namespace, "plain"))
 
 
 async def test_a_train_job_may_follow_its_runtime_at_once(
@@ -78,11 +56,8 @@ async def test_a_train_job_may_follow_its_runtime_at_once(
     async with admitting_manager():
         for number in range(30):  # each may be faster than the watch
             name = f"plain-{number}"
-            made = {"metadata": {"name": name, "namespace": namespace}, "spec": spec()}
-            ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name}
-            job = {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref}}
-            await live_client.create(TrainingRuntime.from_dict(made))
-            await live_client.create(TrainJob.from_dict(job))
+            await live_client.create(written_runtime(namespace, name))
+            await live_client.create(written_train_job(namespace, name, name=name))
 
         async def all_built() -> bool:
             return len(await live_client.list(JobSet, namespace=namespace)) == 30
@@ -114,7 +89,7 @@ async def test_a_train_job_that_decodes_to_too_much_is_denied_and_a_stored_one_c
     live_client: LiveClient,
     namespace: str,
 ) -> None:
-    await live_client.create(runtime(namespace))
+    await live_client.create(written_runtime(namespace, "plain"))
     for name in ("mended", "deleted"):
         with pytest.raises(AnswerError):  # it is created, but not decoded here either
             await live_client.create(wide(name, namespace))
@@ -144,7 +119,7 @@ async def test_a_large_train_job_of_an_ordinary_shape_is_admitted(
     live_client: LiveClient,
     namespace: str,
 ) -> None:
-    await live_client.create(runtime(namespace))
+    await live_client.create(written_runtime(namespace, "plain"))
     job = train_job("large", namespace)
     value = '{"a": [1, 2, 3], "b": "' + "x" * 4000 + '"}'
     job["spec"]["trainer"] = {"env": [{"name": f"E{number}", "value": value} for number in range(250)]}

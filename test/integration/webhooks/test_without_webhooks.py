@@ -21,8 +21,8 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport, Tran
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.builders import written_runtime, written_train_job
+from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -108,17 +108,9 @@ async def test_a_manager_outside_the_cluster_runs_jobs_and_touches_no_certificat
                     return False
 
             await eventually(ready, timeout=60, reason="the manager is ready")
-        pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
-        template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pod}}}]}}
-        metadata = {"name": "plain", "namespace": "default"}
-        await client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": template}}))
-        spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "plain"}}
-        await client.create(
-            TrainJob.from_dict({"metadata": {"name": "job", "namespace": "default"}, "spec": spec})
-        )
-        await eventually(
-            lambda: client.get(JobSet, ("default", "job")), timeout=30, reason="the TrainJob has its JobSet"
-        )
+        await client.create(written_runtime("default"))
+        await client.create(written_train_job("default", "runtime"))
+        await job_set_at(client, ("default", "job"), timeout=30)
         assert not listens(webhook)
     finally:
         manager.terminate()
