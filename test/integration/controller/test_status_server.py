@@ -31,6 +31,7 @@ from controller_runtime.rest import (
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import status_url, token_audience
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("may_look_at_pods")]
 
@@ -57,10 +58,7 @@ class World:
 
     async def train_job(self, name: str) -> Pod:
         """Create a TrainJob, wait for its JobSet, and return a pod of it."""
-        spec = {"runtimeRef": {"name": self.runtime, "kind": "ClusterTrainingRuntime"}}
-        await self.client.create(
-            TrainJob.from_dict({"metadata": {"namespace": self.namespace, "name": name}, "spec": spec})
-        )
+        await self.client.create(written_train_job(self.namespace, self.runtime, name=name, kind=None))
         job_set = await self._found(JobSet, name)
         containers = [{"name": "node", "image": "x"}]
         pod = {"serviceAccountName": "default", "restartPolicy": "Never", "containers": containers}
@@ -167,11 +165,8 @@ async def test_a_pod_of_a_deleted_train_job_reports_nothing_for_the_next_one_of_
     async with start() as world:
         token = await world.token(await world.train_job("again"), "again")
         assert (await world.post("again", token))[0] == 200
-        old = await world.client.get(TrainJob, (world.namespace, "again"))
-        await world.client.delete(old)
-        spec = {"runtimeRef": old.spec.runtime_ref.to_dict()}
-        metadata = {"namespace": world.namespace, "name": "again"}
-        await world.client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+        await world.client.delete(await world.client.get(TrainJob, (world.namespace, "again")))
+        await world.client.create(written_train_job(world.namespace, world.runtime, name="again", kind=None))
 
         authority = await world.authority("again")
 
@@ -183,35 +178,6 @@ async def test_a_pod_of_a_deleted_train_job_reports_nothing_for_the_next_one_of_
         code, answer = await world.post("again", token, later, authority)
         assert (code, answer["reason"]) == (403, "Forbidden")
         assert (await world.status("again")).get("trainerStatus", {}).get("progressPercentage") != 99
-
-
-async def test_the_job_set_of_a_train_job_gives_its_pods_the_token_and_the_address(start: StartWorld) -> None:
-    async with start() as world:
-        await world.train_job("bert")
-
-        job_set = await world.client.get(JobSet, (world.namespace, "bert"))
-
-        (job,) = job_set.spec.replicated_jobs or []
-        pod = job.template.spec.template.spec.to_dict()
-        env = {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
-        assert (
-            env["KUBEFLOW_TRAINER_SERVER_URL"]
-            == f"https://{SERVICE}:{world.port}{status_url(world.namespace, 'bert')}"
-        )
-        token = pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]
-        assert token["audience"] == token_audience(world.namespace, "bert")
-
-
-async def test_a_forged_token_is_refused_with_the_reason(start: StartWorld) -> None:
-    async with start() as world:
-        pod = await world.train_job("bert")
-        good, other = await world.token(pod, "bert"), await world.token(pod, "bart")
-        forged = f"{good.rpartition('.')[0]}.{other.rpartition('.')[2]}"
-        code, answer = await world.post("bert", forged)
-        assert (code, answer["status"], answer["reason"]) == (403, "Failure", "Forbidden")
-        assert answer["message"] == "Forbidden: the signature of the token is not valid"
-        assert "trainerStatus" not in await world.status("bert")
-        assert (await world.post("bert", good))[0] == 200
 
 
 async def test_the_schema_refuses_bad_values_with_one_clear_error(start: StartWorld) -> None:

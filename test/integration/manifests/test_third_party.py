@@ -41,13 +41,6 @@ def test_a_released_file_has_the_pinned_digest(
     assert pinned.main([name, str(file)]) == 1
 
 
-def test_a_download_that_fails_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    missing = (tmp_path / "missing").as_uri()
-    assert pinned.main(["jobset", str(tmp_path / "manifests.yaml"), "--url", missing]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{missing} cannot be downloaded: ")
-
-
 @pytest.mark.parametrize("name", pinned.PINS)
 def test_the_pinned_release_is_the_one_of_the_overlays(name: str) -> None:
     text = (ROOT / "config" / "third-party" / name / "kustomization.yaml").read_text()

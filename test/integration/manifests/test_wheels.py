@@ -198,18 +198,6 @@ def test_the_programs_belong_to_the_distribution_that_is_named(wheels: dict[str,
     }
 
 
-def test_the_librarys_locks_pin_what_the_managers_pin() -> None:
-    def pins(*paths: Path) -> dict[str, str]:
-        texts = (path.read_text() for path in paths)
-        return {
-            name: pin for text in texts for name, pin in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
-        }
-
-    ours = pins(*(LIBRARY / "requirements").glob("*.lock"))
-    assert ours.keys() >= DISTRIBUTIONS
-    assert ours.items() <= pins(*(ROOT / "requirements").glob("*.lock")).items()
-
-
 def test_the_librarys_tests_and_examples_pass_where_it_is_alone(alone: Path, project: Path) -> None:
     missing = ("pkg", "trainerctl", "celpy", "cel", "rich", "typer")
     code = f"import importlib.util as u; assert not list(filter(u.find_spec, {missing}))"

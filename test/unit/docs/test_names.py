@@ -64,11 +64,3 @@ def test_a_planted_bug_has_one_place_in_its_module(mutant: Mutant) -> None:
     assert spec is not None
     assert spec.origin is not None
     mutant.applied(Path(spec.origin).read_text())
-
-
-@pytest.mark.parametrize("house", [".", "controller-runtime"])
-def test_a_warning_of_a_site_is_an_error(house: str) -> None:
-    (line, *others) = re.findall(r"mkdocs build.*", (ROOT / house / "Makefile").read_text())
-    for build in (line, *others):
-        assert "--strict" in build
-        assert "--quiet" not in build, "with --quiet, mkdocs does not count warnings, and so reports none"

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from hack import release
 
 ROOT = Path(__file__).parents[3]
+MANAGER = "trainer-controller-manager"
 CHANGELOG = """# Changelog
 
 ## Unreleased
@@ -61,6 +63,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     places = Counter(place.partition(":")[0] for place, _ in found)
     assert {name for name in release.VERSIONS if "*" not in name} < set(places)
     assert any(name.startswith("docs/") for name in places)
+    version = found[0][1]
+    major, minor, _ = map(int, version.split("."))
+    for house, needed in ((".", ["controller-runtime"]), ("trainerctl", ["controller-runtime", MANAGER])):
+        project = tomllib.loads((ROOT / house / "pyproject.toml").read_text())["project"]
+        wanted = {f"{name}>={major}.{minor},<{major}.{minor + 1}" for name in needed}
+        assert wanted <= {*project["dependencies"]}
+    manifests = [path.read_text() for path in ROOT.glob("config/**/kustomization.yaml")]
+    tags = {tag for text in manifests for tag in re.findall(rf"{MANAGER}\n +newTag: (\d[\w.]*)", text)}
+    assert tags == {version}
 
 
 def test_a_clean_checkout_of_the_version_can_be_released(checkout: Path) -> None:

@@ -30,11 +30,6 @@ def foreign(path: Path, *, also: frozenset[str] = frozenset()) -> list[str]:
     return [name for name in imported(path) if not OURS.fullmatch(name) and name.split(".")[0] not in allowed]
 
 
-def test_there_are_three_programs_and_a_test_suite() -> None:
-    assert len(PROGRAMS) == 3
-    assert len(ELSEWHERE) == 3
-
-
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_a_program_needs_the_controller_runtime_and_nothing_else(path: Path) -> None:
     assert foreign(path) == []
@@ -43,11 +38,6 @@ def test_a_program_needs_the_controller_runtime_and_nothing_else(path: Path) -> 
 @pytest.mark.parametrize("path", ELSEWHERE, ids=lambda path: path.name)
 def test_the_test_suite_needs_pytest_besides(path: Path) -> None:
     assert foreign(path, also=frozenset({"pytest", path.parent.name, "labeller"})) == []
-
-
-@pytest.mark.parametrize("path", PROGRAMS + ELSEWHERE, ids=lambda path: path.name)
-def test_an_example_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 80
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
