@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import anyio
 from controller_runtime import client, log
-from controller_runtime.apis.core.v1 import Event, Pod
+from controller_runtime.apis.core.v1 import Event
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
@@ -297,6 +297,8 @@ class Starts:
                 continue
             objects[str(kind.gvk.group_kind)] = [why.LiveObject(found.to_dict())]
         if self._pods is not None:
+            from controller_runtime.apis.core.v1 import Pod  # needed only here, and slow to load
+
             try:
                 pods = await self._pods.list(
                     Pod,

@@ -109,6 +109,10 @@ class _Record(msgspec.Struct, rename="camel"):
     definitions: dict[str, msgspec.Raw]
 
 
+_PARTS: Final = ("claims", "events", "generated", "jobs", "namespaces", "nodes", "pods", "services", "tokens")
+"""The modules beside ``v1`` whose classes ``v1`` exports."""
+
+
 def definition(name: str) -> Schema:
     """Return a new schema of a struct, such as ``core.v1.EnvVar``, for use in a CRD: it contains no references.
 
@@ -142,7 +146,7 @@ def has_definition(name: str) -> bool:
 def name_of(model: type[object]) -> str:
     """Return the name of a class in the recorded schema, such as ``core.v1.EnvVar``."""
     module = model.__module__.removeprefix("controller_runtime.apis.")
-    for part in ("claims", "events", "generated"):  # v1 exports the classes of these modules
+    for part in _PARTS:
         module = module.removesuffix(f".{part}") + ".v1" if module.endswith(f".{part}") else module
     return f"{'meta.v1' if module == _META else module}.{model.__name__}"
 

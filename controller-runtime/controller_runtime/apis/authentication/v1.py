@@ -4,11 +4,34 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
-from pydantic import Field
+from controller_runtime import _ondemand
+from controller_runtime.machinery import Struct
 
-from controller_runtime.machinery import Object, Struct
+if TYPE_CHECKING:
+    from .tokens import BoundObjectReference as BoundObjectReference
+    from .tokens import TokenRequest as TokenRequest
+    from .tokens import TokenRequestSpec as TokenRequestSpec
+    from .tokens import TokenRequestStatus as TokenRequestStatus
+    from .tokens import TokenReview as TokenReview
+    from .tokens import TokenReviewSpec as TokenReviewSpec
+    from .tokens import TokenReviewStatus as TokenReviewStatus
+else:  # webhooks need only the user
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            ".tokens": (
+                "BoundObjectReference",
+                "TokenRequest",
+                "TokenRequestSpec",
+                "TokenRequestStatus",
+                "TokenReview",
+                "TokenReviewSpec",
+                "TokenReviewStatus",
+            ),
+        },
+    )
 
 
 class UserInfo(Struct):
@@ -16,53 +39,3 @@ class UserInfo(Struct):
     uid: str | None = None
     groups: list[str] | None = None
     extra: dict[str, list[str]] | None = None
-
-
-class BoundObjectReference(Struct):
-    kind: str | None = None
-    api_version: str | None = None
-    name: str | None = None
-    uid: str | None = None
-
-
-class TokenRequestSpec(Struct):
-    audiences: list[str] | None = None
-    expiration_seconds: int | None = None
-    bound_object_ref: BoundObjectReference | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"audiences", "expiration_seconds", "bound_object_ref"})
-
-
-class TokenRequestStatus(Struct):
-    """authenticationv1.TokenRequestStatus.
-
-    The server parses the timestamp in requests, too: it must not be an empty string.
-    """
-
-    token: str | None = None
-    expiration_timestamp: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"token", "expiration_timestamp"})
-
-
-class TokenReviewSpec(Struct):
-    token: str | None = None
-    audiences: list[str] | None = None
-
-
-class TokenReviewStatus(Struct):
-    authenticated: bool | None = None
-    user: UserInfo | None = None
-    audiences: list[str] | None = None
-    error: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"user"})
-
-
-class TokenRequest(Object, group="authentication.k8s.io", version="v1", plural="tokenrequests"):
-    spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
-    status: TokenRequestStatus = Field(default_factory=TokenRequestStatus)
-
-
-class TokenReview(
-    Object, group="authentication.k8s.io", version="v1", plural="tokenreviews", namespaced=False
-):
-    spec: TokenReviewSpec = Field(default_factory=TokenReviewSpec)
-    status: TokenReviewStatus = Field(default_factory=TokenReviewStatus)

@@ -1,17 +1,42 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs and cron jobs."""
+"""Jobs, their templates, and cron jobs."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.core.v1 import ObjectReference, PodTemplateSpec
+from controller_runtime import _ondemand
+from controller_runtime.apis.core.v1 import PodTemplateSpec
 from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
-from controller_runtime.machinery import Object, Struct
+from controller_runtime.machinery import Struct
 from controller_runtime.machinery.base import is_unset
+
+if TYPE_CHECKING:
+    from .jobs import CronJob as CronJob
+    from .jobs import CronJobSpec as CronJobSpec
+    from .jobs import CronJobStatus as CronJobStatus
+    from .jobs import Job as Job
+    from .jobs import JobCondition as JobCondition
+    from .jobs import JobStatus as JobStatus
+    from .jobs import UncountedTerminatedPods as UncountedTerminatedPods
+else:  # programs that do not need these kinds do not load them
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            ".jobs": (
+                "CronJob",
+                "CronJobSpec",
+                "CronJobStatus",
+                "Job",
+                "JobCondition",
+                "JobStatus",
+                "UncountedTerminatedPods",
+            ),
+        },
+    )
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):
@@ -91,72 +116,3 @@ class JobTemplateSpec(Struct):
     metadata: ObjectMeta | None = None
     spec: JobSpec = Field(default_factory=JobSpec, exclude_if=is_unset)
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
-
-
-class JobCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_probe_time: str | None = None
-    last_transition_time: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"type", "status", "last_probe_time", "last_transition_time"}
-    )
-
-
-class UncountedTerminatedPods(Struct):
-    succeeded: list[str] | None = None
-    failed: list[str] | None = None
-
-
-class JobStatus(Struct):
-    conditions: list[JobCondition] | None = None
-    start_time: str | None = None
-    completion_time: str | None = None
-    active: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
-    terminating: int | None = None
-    completed_indexes: str | None = None
-    failed_indexes: str | None = None
-    uncounted_terminated_pods: UncountedTerminatedPods | None = None
-    ready: int | None = None
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"terminating", "failed_indexes", "ready"})
-
-
-class CronJobSpec(Struct):
-    schedule: str = ""
-    time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
-    concurrency_policy: str | None = None
-    suspend: bool | None = None
-    job_template: JobTemplateSpec | None = None
-    successful_jobs_history_limit: int | None = None
-    failed_jobs_history_limit: int | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"schedule", "job_template"})
-    go_pointers: ClassVar[frozenset[str]] = frozenset(
-        {
-            "time_zone",
-            "starting_deadline_seconds",
-            "suspend",
-            "successful_jobs_history_limit",
-            "failed_jobs_history_limit",
-        }
-    )
-
-
-class CronJobStatus(Struct):
-    active: list[ObjectReference] | None = None
-    last_schedule_time: str | None = None
-    last_successful_time: str | None = None
-
-
-class Job(Object, group="batch", version="v1", plural="jobs"):
-    spec: JobSpec = Field(default_factory=JobSpec)
-    status: JobStatus = Field(default_factory=JobStatus)
-
-
-class CronJob(Object, group="batch", version="v1", plural="cronjobs"):
-    spec: CronJobSpec = Field(default_factory=CronJobSpec)
-    status: CronJobStatus = Field(default_factory=CronJobStatus)

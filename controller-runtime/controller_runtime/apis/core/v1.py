@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from controller_runtime import _ondemand
-from controller_runtime.apis.meta.v1 import Condition, LabelSelector, ObjectMeta
+from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.quantity import IntOrString, Quantity, ResourceList
@@ -28,6 +28,41 @@ if TYPE_CHECKING:
     from .generated import PersistentVolumeSpec as PersistentVolumeSpec
     from .generated import ResourceQuota as ResourceQuota
     from .generated import ResourceQuotaSpec as ResourceQuotaSpec
+    from .namespaces import Namespace as Namespace
+    from .namespaces import NamespaceCondition as NamespaceCondition
+    from .namespaces import NamespaceSpec as NamespaceSpec
+    from .namespaces import NamespaceStatus as NamespaceStatus
+    from .nodes import ContainerImage as ContainerImage
+    from .nodes import DaemonEndpoint as DaemonEndpoint
+    from .nodes import Node as Node
+    from .nodes import NodeAddress as NodeAddress
+    from .nodes import NodeCondition as NodeCondition
+    from .nodes import NodeDaemonEndpoints as NodeDaemonEndpoints
+    from .nodes import NodeSpec as NodeSpec
+    from .nodes import NodeStatus as NodeStatus
+    from .nodes import NodeSwapStatus as NodeSwapStatus
+    from .nodes import NodeSystemInfo as NodeSystemInfo
+    from .nodes import Taint as Taint
+    from .pods import ContainerState as ContainerState
+    from .pods import ContainerStateRunning as ContainerStateRunning
+    from .pods import ContainerStateTerminated as ContainerStateTerminated
+    from .pods import ContainerStateWaiting as ContainerStateWaiting
+    from .pods import ContainerStatus as ContainerStatus
+    from .pods import HostIP as HostIP
+    from .pods import Pod as Pod
+    from .pods import PodCondition as PodCondition
+    from .pods import PodIP as PodIP
+    from .pods import PodResourceClaimStatus as PodResourceClaimStatus
+    from .pods import PodStatus as PodStatus
+    from .services import ClientIPConfig as ClientIPConfig
+    from .services import LoadBalancerIngress as LoadBalancerIngress
+    from .services import LoadBalancerStatus as LoadBalancerStatus
+    from .services import PortStatus as PortStatus
+    from .services import Service as Service
+    from .services import ServicePort as ServicePort
+    from .services import ServiceSpec as ServiceSpec
+    from .services import ServiceStatus as ServiceStatus
+    from .services import SessionAffinityConfig as SessionAffinityConfig
 else:  # programs that do not need these kinds do not load them
     __getattr__, __dir__ = _ondemand.names(
         __name__,
@@ -43,6 +78,49 @@ else:  # programs that do not need these kinds do not load them
                 "PersistentVolumeSpec",
                 "ResourceQuota",
                 "ResourceQuotaSpec",
+            ),
+            ".namespaces": (
+                "Namespace",
+                "NamespaceCondition",
+                "NamespaceSpec",
+                "NamespaceStatus",
+            ),
+            ".nodes": (
+                "ContainerImage",
+                "DaemonEndpoint",
+                "Node",
+                "NodeAddress",
+                "NodeCondition",
+                "NodeDaemonEndpoints",
+                "NodeSpec",
+                "NodeStatus",
+                "NodeSwapStatus",
+                "NodeSystemInfo",
+                "Taint",
+            ),
+            ".pods": (
+                "ContainerState",
+                "ContainerStateRunning",
+                "ContainerStateTerminated",
+                "ContainerStateWaiting",
+                "ContainerStatus",
+                "HostIP",
+                "Pod",
+                "PodCondition",
+                "PodIP",
+                "PodResourceClaimStatus",
+                "PodStatus",
+            ),
+            ".services": (
+                "ClientIPConfig",
+                "LoadBalancerIngress",
+                "LoadBalancerStatus",
+                "PortStatus",
+                "Service",
+                "ServicePort",
+                "ServiceSpec",
+                "ServiceStatus",
+                "SessionAffinityConfig",
             ),
         },
     )
@@ -794,213 +872,6 @@ class PodTemplateSpec(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
-class PodCondition(Struct):
-    type: str = ""
-    observed_generation: int | None = None
-    status: str = ""
-    last_probe_time: str | None = None
-    last_transition_time: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"type", "status", "last_probe_time", "last_transition_time"}
-    )
-
-
-class ContainerStateWaiting(Struct):
-    reason: str | None = None
-    message: str | None = None
-
-
-class ContainerStateRunning(Struct):
-    started_at: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"started_at"})
-
-
-class ContainerStateTerminated(Struct):
-    exit_code: int | None = None
-    signal: int | None = None
-    reason: str | None = None
-    message: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-    container_id: Annotated[str | None, Field(alias="containerID")] = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"exit_code", "started_at", "finished_at"})
-
-
-class ContainerState(Struct):
-    waiting: ContainerStateWaiting | None = None
-    running: ContainerStateRunning | None = None
-    terminated: ContainerStateTerminated | None = None
-
-
-class ContainerStatus(Struct):
-    name: str = ""
-    state: ContainerState | None = None
-    last_state: ContainerState | None = None
-    ready: bool = False
-    restart_count: int | None = None
-    image: str = ""
-    image_id: Annotated[str, Field(alias="imageID")] = ""
-    container_id: Annotated[str | None, Field(alias="containerID")] = None
-    started: bool | None = None
-    allocated_resources: ResourceList | None = None
-    resources: ResourceRequirements | None = None
-    volume_mounts: list[dict[str, JSON]] | None = None
-    user: dict[str, JSON] | None = None
-    allocated_resources_status: list[dict[str, JSON]] | None = None
-    stop_signal: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"name", "state", "last_state", "ready", "restart_count", "image", "image_id"}
-    )
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"started", "stop_signal"})
-
-
-class PodIP(Struct):
-    ip: str = ""
-    go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
-
-
-class HostIP(Struct):
-    ip: str = ""
-    go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
-
-
-class PodResourceClaimStatus(Struct):
-    name: str = ""
-    resource_claim_name: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"resource_claim_name"})
-
-
-class PodStatus(Struct):
-    observed_generation: int | None = None
-    phase: str | None = None
-    conditions: list[PodCondition] | None = None
-    message: str | None = None
-    reason: str | None = None
-    nominated_node_name: str | None = None
-    host_ip: Annotated[str | None, Field(alias="hostIP")] = None
-    host_ips: Annotated[list[HostIP] | None, Field(alias="hostIPs")] = None
-    pod_ip: Annotated[str | None, Field(alias="podIP")] = None
-    pod_ips: Annotated[list[PodIP] | None, Field(alias="podIPs")] = None
-    start_time: str | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    qos_class: str | None = None
-    ephemeral_container_statuses: list[ContainerStatus] | None = None
-    resize: str | None = None
-    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
-    extended_resource_claim_status: dict[str, JSON] | None = None
-    allocated_resources: ResourceList | None = None
-    resources: ResourceRequirements | None = None
-
-
-class NamespaceSpec(Struct):
-    finalizers: list[str] | None = None
-
-
-class NamespaceCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"type", "status"})
-
-
-class NamespaceStatus(Struct):
-    phase: str | None = None
-    conditions: list[NamespaceCondition] | None = None
-
-
-class Taint(Struct):
-    key: str = ""
-    value: str | None = None
-    effect: str = ""
-    time_added: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"key", "effect"})
-
-
-class NodeSpec(Struct):
-    pod_cidr: Annotated[str | None, Field(alias="podCIDR")] = None
-    pod_cid_rs: Annotated[list[str] | None, Field(alias="podCIDRs")] = None
-    provider_id: Annotated[str | None, Field(alias="providerID")] = None
-    unschedulable: bool | None = None
-    taints: list[Taint] | None = None
-    config_source: dict[str, JSON] | None = None
-    external_id: Annotated[str | None, Field(alias="externalID")] = None
-
-
-class NodeCondition(Struct):
-    type: str = ""
-    status: str = ""
-    last_heartbeat_time: str | None = None
-    last_transition_time: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"type", "status", "last_heartbeat_time", "last_transition_time"}
-    )
-
-
-class NodeAddress(Struct):
-    type: str = ""
-    address: str = ""
-    go_always: ClassVar[frozenset[str]] = frozenset({"type", "address"})
-
-
-class DaemonEndpoint(Struct):
-    port: Annotated[int, Field(alias="Port")] = 0
-    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
-
-
-class NodeDaemonEndpoints(Struct):
-    kubelet_endpoint: DaemonEndpoint | None = None
-
-
-class NodeSwapStatus(Struct):
-    capacity: int | None = None
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"capacity"})
-
-
-class NodeSystemInfo(Struct):
-    machine_id: Annotated[str, Field(alias="machineID")] = ""
-    system_uuid: Annotated[str, Field(alias="systemUUID")] = ""
-    boot_id: Annotated[str, Field(alias="bootID")] = ""
-    kernel_version: str = ""
-    os_image: str = ""
-    container_runtime_version: str = ""
-    kubelet_version: str = ""
-    kube_proxy_version: str = ""
-    operating_system: str = ""
-    architecture: str = ""
-    swap: NodeSwapStatus | None = None
-
-
-class ContainerImage(Struct):
-    names: list[str] | None = None
-    size_bytes: int | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"names"})
-
-
-class NodeStatus(Struct):
-    capacity: ResourceList | None = None
-    allocatable: ResourceList | None = None
-    phase: str | None = None
-    conditions: list[NodeCondition] | None = None
-    addresses: list[NodeAddress] | None = None
-    daemon_endpoints: NodeDaemonEndpoints | None = None
-    node_info: NodeSystemInfo | None = None
-    images: list[ContainerImage] | None = None
-    volumes_in_use: list[str] | None = None
-    volumes_attached: list[dict[str, JSON]] | None = None
-    config: dict[str, JSON] | None = None
-    runtime_handlers: list[dict[str, JSON]] | None = None
-    features: dict[str, JSON] | None = None
-    declared_features: list[str] | None = None
-
-
 class LimitRangeItem(Struct):
     type: str = ""
     max: ResourceList | None = None
@@ -1014,63 +885,6 @@ class LimitRangeItem(Struct):
 class LimitRangeSpec(Struct):
     limits: list[LimitRangeItem] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"limits"})
-
-
-class ServicePort(Struct):
-    name: str | None = None
-    protocol: str | None = None
-    app_protocol: str | None = None
-    port: int | None = None
-    target_port: IntOrString | None = None
-    node_port: int | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"app_protocol"})
-
-
-class ClientIPConfig(Struct):
-    timeout_seconds: int | None = None
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"timeout_seconds"})
-
-
-class SessionAffinityConfig(Struct):
-    client_ip: Annotated[ClientIPConfig | None, Field(alias="clientIP")] = None
-
-
-class ServiceSpec(Struct):
-    ports: list[ServicePort] | None = None
-    selector: dict[str, str] | None = None
-    cluster_ip: Annotated[str | None, Field(alias="clusterIP")] = None
-    cluster_ips: Annotated[list[str] | None, Field(alias="clusterIPs")] = None
-    type: str | None = None
-    external_ips: Annotated[list[str] | None, Field(alias="externalIPs")] = None
-    session_affinity: str | None = None
-    load_balancer_ip: Annotated[str | None, Field(alias="loadBalancerIP")] = None
-    load_balancer_source_ranges: list[str] | None = None
-    external_name: str | None = None
-    external_traffic_policy: str | None = None
-    health_check_node_port: int | None = None
-    publish_not_ready_addresses: bool | None = None
-    session_affinity_config: SessionAffinityConfig | None = None
-    ip_families: list[str] | None = None
-    ip_family_policy: str | None = None
-    allocate_load_balancer_node_ports: bool | None = None
-    load_balancer_class: str | None = None
-    internal_traffic_policy: str | None = None
-    traffic_distribution: str | None = None
-    go_pointers: ClassVar[frozenset[str]] = frozenset(
-        {
-            "ip_family_policy",
-            "allocate_load_balancer_node_ports",
-            "load_balancer_class",
-            "internal_traffic_policy",
-            "traffic_distribution",
-        }
-    )
-
-
-class Pod(Object, group="", version="v1", plural="pods"):
-    spec: PodSpec = Field(default_factory=PodSpec)
-    status: PodStatus = Field(default_factory=PodStatus)
 
 
 class PodTemplate(Object, group="", version="v1", plural="podtemplates"):
@@ -1093,49 +907,8 @@ class ConfigMap(Object, group="", version="v1", plural="configmaps"):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
-class Namespace(Object, group="", version="v1", plural="namespaces", namespaced=False):
-    spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
-    status: NamespaceStatus = Field(default_factory=NamespaceStatus)
-
-
-class Node(Object, group="", version="v1", plural="nodes", namespaced=False):
-    spec: NodeSpec = Field(default_factory=NodeSpec)
-    status: NodeStatus = Field(default_factory=NodeStatus)
-
-
 class LimitRange(Object, group="", version="v1", plural="limitranges"):
     spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
-
-
-class PortStatus(Struct):
-    port: int = 0
-    protocol: str = ""
-    error: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"port", "protocol"})
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"error"})
-
-
-class LoadBalancerIngress(Struct):
-    ip: str | None = None
-    hostname: str | None = None
-    ip_mode: Annotated[str | None, Field(alias="ipMode")] = None
-    ports: list[PortStatus] | None = None
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"ip_mode"})
-
-
-class LoadBalancerStatus(Struct):
-    ingress: list[LoadBalancerIngress] | None = None
-
-
-class ServiceStatus(Struct):
-    load_balancer: LoadBalancerStatus = Field(default_factory=LoadBalancerStatus, exclude_if=is_unset)
-    conditions: list[Condition] | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"load_balancer"})
-
-
-class Service(Object, group="", version="v1", plural="services"):
-    spec: ServiceSpec = Field(default_factory=ServiceSpec)
-    status: ServiceStatus = Field(default_factory=ServiceStatus)
 
 
 class ServiceAccount(Object, group="", version="v1", plural="serviceaccounts"):

@@ -54,11 +54,12 @@ def test_acronyms_are_one_word_and_metadata_spec_and_status_are_never_none(kind:
         assert [name for name in ("metadata", "spec", "status") if getattr(empty, name, "") is None] == []
 
 
-def test_core_v1_loads_its_generated_kinds_when_they_are_used() -> None:
+def test_core_v1_loads_the_kinds_of_other_modules_when_they_are_used() -> None:
     code = (
         "import sys\n"
         "from controller_runtime.apis.core import v1\n"
-        "assert not {f'controller_runtime.apis.core.{name}' for name in ('claims', 'generated')} & set(sys.modules)\n"
+        "others = 'claims', 'generated', 'namespaces', 'nodes', 'pods', 'services'\n"
+        "assert not {f'controller_runtime.apis.core.{name}' for name in others} & set(sys.modules)\n"
         "assert 'PersistentVolumeClaim' in dir(v1)\n"
         "from controller_runtime.apis.core.v1 import PersistentVolumeClaim, PersistentVolumeClaimSpec\n"
         "assert PersistentVolumeClaim().spec == PersistentVolumeClaimSpec()\n"
