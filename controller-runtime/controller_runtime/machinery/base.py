@@ -15,11 +15,12 @@ texts. Computed fields are written; decoding ignores their values, because the c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,6 +29,7 @@ from typing import (
     Literal,
     Self,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -87,7 +89,27 @@ class NoFieldError(AttributeError):
 S = TypeVar("S", bound="Struct")
 
 
-class Struct(BaseModel):
+class _Settings:
+    """The class variables of structs."""
+
+    go_always: ClassVar[frozenset[str]] = frozenset()
+    """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset()
+    """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
+    accepts_unknown_fields: ClassVar[bool] = False
+    """True if the constructor and assignments accept fields that the model does not declare."""
+    write_inside: ClassVar[Any] = None
+    """A function that writes a struct of this class as the value of a field: a wrap serializer of pydantic."""
+    keeps_size: ClassVar[bool] = False
+    """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
+
+
+_CLASS_VARIABLES: Final = frozenset(_Settings.__annotations__)
+# Pydantic would evaluate them again for each struct, which would take an eighth of the instructions of a start.
+_Settings.__annotations__.clear()
+
+
+class Struct(BaseModel, _Settings):
     """A JSON object with typed fields."""
 
     model_config = ConfigDict(
@@ -101,16 +123,6 @@ class Struct(BaseModel):
         protected_namespaces=(),
         allow_inf_nan=False,
     )
-    go_always: ClassVar[frozenset[str]] = frozenset()
-    """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
-    go_pointers: ClassVar[frozenset[str]] = frozenset()
-    """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
-    accepts_unknown_fields: ClassVar[bool] = False
-    """True if the constructor and assignments accept fields that the model does not declare."""
-    write_inside: ClassVar[Any] = None
-    """A function that writes a struct of this class as the value of a field: a wrap serializer of pydantic."""
-    keeps_size: ClassVar[bool] = False
-    """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
 
     if not TYPE_CHECKING:  # a type checker derives each model's own signature, and knows all attributes
 
@@ -272,6 +284,9 @@ class Struct(BaseModel):
         return self.__copy__()
 
 
+Struct.__class_vars__ |= _CLASS_VARIABLES  # subclasses may set them, and instances may not, as if Struct declared them
+
+
 def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:
     """Return the fields by attribute name, with evaluated annotations.
 
@@ -310,12 +325,16 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
 
 
 _SECRETS: Final = (SecretStr, SecretBytes, Secret)
-_HARMLESS: Final = frozenset({str, bytes, int, float, bool, datetime, timedelta, type(None)})
+_HARMLESS: Final = frozenset({str, bytes, int, float, bool, datetime, timedelta, type(None), Any})
+_CONTAINERS: Final = frozenset({list, dict, Union, UnionType})
 
 
 def _check_secrets(model: type[Struct]) -> None:
     """Raise TypeError for a field of which pydantic writes only asterisks: they would replace the stored value."""
     for name, field in model.__pydantic_fields__.items():
+        annotation: Any = field.annotation
+        if _is_harmless(annotation):
+            continue
         if (secret := _secret_of(model, name, field, {model})) is not None:
             text = f"{model.__name__}.{name} is a {secret}, which is written as asterisks and would replace"
             raise TypeError(f"{text} the stored value; use str or bytes, or give it a serializer")
@@ -365,6 +384,17 @@ def _secret_values(value: Any, path: str) -> Iterator[str]:
         parts = vars(value).items()
     for name, part in parts:
         yield from _secret_values(part, f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}")
+
+
+@lru_cache(maxsize=1024)
+def _is_harmless(annotation: Hashable) -> bool:
+    """Return True for a type such as ``dict[str, str] | None``, which contains only structs and types without secrets.
+
+    The fields of all structs have few different types, so most calls are answered from the cache.
+    """
+    if isinstance(annotation, type):
+        return annotation in _HARMLESS or Struct in annotation.__mro__
+    return get_origin(annotation) in _CONTAINERS and all(map(_is_harmless, get_args(annotation)))
 
 
 def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:

@@ -208,3 +208,18 @@ def test_a_struct_of_a_function_decodes_structs_of_the_same_function() -> None:
     assert Outer.model_validate({"inner": {"size": 2}}).inner == Inner(size=2)
     assert Outer.model_rebuild(force=True) is True
     assert Outer.from_json('{"inner": {"size": 2}}').inner == Inner(size=2)
+
+
+def test_a_class_variable_is_set_by_a_class_with_or_without_annotation_and_never_by_an_object() -> None:
+    class Named(Struct):
+        go_always = frozenset({"name"})
+        name: str = ""
+
+    assert {*Named.go_always} == {"name"}
+    assert not Struct.go_always
+    assert list(Named.model_fields) == ["name"]
+    named = Named(name="a")
+    for name in ("go_always", "keeps_size"):
+        with pytest.raises(AttributeError, match="is a ClassVar"):
+            setattr(named, name, None)
+    assert named.to_dict() == {"name": "a"}
