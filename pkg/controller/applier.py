@@ -171,7 +171,7 @@ class Applier:
             return Outcome.DELETING if deleting else Outcome.UNCHANGED
         claims = isinstance(desired, JobSet) and bool(desired.spec.volume_claim_policies)
         try:
-            stored = await self.send(desired, live)
+            stored, body = await self.send(desired, live)
         except StatusError as error:
             if claims and _UNDECLARED in str(error):
                 self._old_job_set = True
@@ -181,7 +181,7 @@ class Applier:
         matched, name = self._memories[owner].matched, (desired.gvk, desired.key)
         known = matched.get(name)
         # computed after the request, which should not wait for it
-        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored, digest)
+        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored, digest, body)
         matched[name] = found
         if known is not None and (live is None or known[0] == found[0]):
             return Outcome.HEALED
@@ -227,8 +227,10 @@ class Applier:
             matched[name] = found
         return live, not in_order, found[0]
 
-    async def send(self, desired: T, live: Object | None) -> LazyObject[T]:
+    async def send(self, desired: T, live: Object | None) -> tuple[LazyObject[T], bytes | None]:
         """Apply ``desired`` and return the resulting live object, which is not fully decoded if it is a running JobSet.
+
+        Also return the body of the request if it created the object and has the digest of ``desired``.
 
         The request fails with ConflictError if ``live`` has been changed or deleted since it was read, or if ``live``
         is None and another writer has created the object. A changed object is not applied, because a user may have
@@ -242,26 +244,26 @@ class Applier:
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
-                return LazyObject.of(await self._client.create(desired, field_owner=constants.FIELD_OWNER))
-            if live is None:
-                sent = desired.shallow_copy()
-                sent.metadata = desired.metadata.model_copy(update={"resource_version": _OF_NO_OBJECT})
-            else:
-                sent = at_version_of(desired, live)
+                made = await self._client.create(desired, field_owner=constants.FIELD_OWNER)
+                return LazyObject.of(made), None
+            sent = _as_new(desired) if live is None else at_version_of(desired, live)
             answer = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
+        body = answer.sent if live is None and desired.applies_defaults else None
         if issubclass(answer.kind, JobSet):
             seen = answer.view(JobSetOutline) or answer.object
             if isinstance(seen, JobSetOutline | JobSet) and not seen.spec.suspend:
-                return answer
+                return answer, body
         if await offload.run_sized(len(answer.text or b""), _answers, answer, desired):
-            return answer
+            return answer, body
         newest, attempts = answer.object, 0
         while True:
             try:
                 sent = at_version_of(desired, newest)
-                return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
+                return await apply_lazily(
+                    self._client, sent, field_owner=constants.FIELD_OWNER, force=True
+                ), None
             except ConflictError as error:
                 if attempts == _CONFLICTS:
                     raise
@@ -295,6 +297,18 @@ def at_version_of(desired: T, live: Object) -> T:
     return result
 
 
+def _as_new(desired: T) -> T:
+    """Return a copy of ``desired`` that can only be applied if no such object exists.
+
+    If the kind applies its defaults, the JSON of the copy is the body of the request. Digests of desired objects are
+    digests of this JSON, because most objects are created and never changed.
+    """
+    sent, metadata = desired.shallow_copy(), desired.metadata.shallow_copy()
+    metadata.resource_version = _OF_NO_OBJECT
+    sent.metadata = metadata
+    return sent
+
+
 def _answers(answer: LazyObject[T], desired: T) -> bool:
     """Return True if ``answer`` has all fields of ``desired``."""
     return covers(content(answer.object.to_dict()), content(desired.to_dict()))
@@ -315,13 +329,22 @@ def _compared(desired: Object, live: Object, known: Digests | None) -> tuple[Dig
     return found, compare(content(live.to_dict()), content(desired.to_dict()))
 
 
-def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes | None = None) -> Digests:
-    """Return the digests of both objects. ``digest`` is that of ``desired``, if it is known already."""
-    own = _digest(desired.to_json()) if digest is None else digest
+def _digests(
+    desired: Object,
+    live: Object | LazyObject[Object],
+    digest: bytes | None = None,
+    body: bytes | None = None,
+) -> Digests:
+    """Return the digests of both objects.
+
+    ``digest`` is that of ``desired``, and ``body`` the text of which it is computed, if they are known already.
+    """
+    if digest is None:
+        digest = _digest(_as_new(desired).to_json() if body is None else body)
     live = LazyObject.of(live)
     metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
-        return own, f"{metadata.uid}/{metadata.resource_version}".encode()
+        return digest, f"{metadata.uid}/{metadata.resource_version}".encode()
     parts: list[object]
     if metadata.generation is None:
         parts = [metadata.uid, content(live.object.to_dict())]
@@ -329,7 +352,7 @@ def _digests(desired: Object, live: Object | LazyObject[Object], digest: bytes |
         owners = [each.to_dict() for each in metadata.owner_references or ()]
         labels, annotations = metadata.labels or {}, metadata.annotations or {}
         parts = [metadata.uid, metadata.generation, labels, annotations, owners]
-    return own, _digest(msgspec.json.encode(parts, order="sorted"))
+    return digest, _digest(msgspec.json.encode(parts, order="sorted"))
 
 
 def _digest(text: bytes) -> bytes:

@@ -264,7 +264,7 @@ class LiveClient(subresources.ByName["SubResource"]):
             metadata_only=issubclass(kind, PartialObjectMetadata),
             **options,
         )
-        return ResponseObject(kind, (await self._send(request))[1], name=name)
+        return ResponseObject(kind, (await self._send(request))[1], name=name, sent=text)
 
     async def _apply(
         self, obj: Object, body: T, subresource: str, options: requests.ApplyOptions
@@ -395,11 +395,12 @@ class ResponseObject(LazyObject[T]):
     has another name.
     """
 
-    __slots__ = ("_name",)
+    __slots__ = ("_name", "sent")
 
-    def __init__(self, kind: type[T], text: bytes, *, name: str = "") -> None:
+    def __init__(self, kind: type[T], text: bytes, *, name: str = "", sent: bytes | None = None) -> None:
         super().__init__(kind, text)
         self._name = name
+        self.sent = sent
 
     def _decode(self) -> T:
         text, kind = self.text or b"", self.kind

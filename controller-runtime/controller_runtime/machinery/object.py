@@ -339,6 +339,9 @@ class LazyObject(Generic[T_co]):
 
     __slots__ = ("_metadata", "_object", "_only", "_view", "kind", "own_write", "text")
 
+    sent: bytes | None = None
+    """The body of the request that this object answers; None if there was none, or if the client does not keep it."""
+
     def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
         """``known`` is the object if it is already decoded; otherwise ``text`` is required."""
         self.kind = kind

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.client import Client, interceptor
+from controller_runtime.client import Client, LiveClient, interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import NamespacedName, metadata_only
 from controller_runtime.machinery.errors import ConflictError
@@ -22,6 +22,33 @@ def config_map(**data: str) -> ConfigMap:
 
 def pod_group(**spec: Any) -> PodGroup:
     return PodGroup.from_dict({"metadata": {"name": "job", "namespace": "ns"}, "spec": spec})
+
+
+class Undecoded(FakeClient):
+    """A client whose answers are not decoded, and contain the body of the request, as those of a real client."""
+
+    apply_lazily = LiveClient.apply_lazily
+
+
+async def test_a_new_object_is_encoded_once_and_recognized_afterwards() -> None:
+    encoded: list[PodGroup] = []
+
+    class Counted(PodGroup):
+        def to_json(self) -> bytes:
+            encoded.append(self)
+            return super().to_json()
+
+    found = []
+    for client in (Undecoded(), FakeClient()):
+        memories, encoded[:] = Memories(), []
+        applier = Applier(client, memories)
+        desired = Counted.from_dict(pod_group(minMember=3).to_dict())
+        assert await applier.apply(OWNER, desired) is Outcome.CREATED
+        (digests,) = memories[OWNER].matched.values()
+        found.append((len(encoded), digests[0]))
+        assert await applier.apply(OWNER, desired) is Outcome.UNCHANGED
+        assert len(client.writes) == 1
+    assert found == [(1, found[1][1]), (2, found[0][1])]
 
 
 async def test_content_that_is_not_cached_is_never_read() -> None:

@@ -55,6 +55,13 @@ async def test_a_client_that_knows_no_other_way_decodes() -> None:
     assert (await patch_lazily(client, changed, merge_from(made.object))).object.data == {"a": "1"}
 
 
+async def test_a_response_keeps_the_body_of_its_request() -> None:
+    client = LiveClient(FakeTransport(lambda _: FakeResponse(body=text(data={"a": "1"}))))
+    obj = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}, "data": {"a": "1"}})
+    assert (await apply_lazily(client, obj, field_owner="me")).sent == obj.to_json()
+    assert (await apply_lazily(FakeClient(), obj, field_owner="me")).sent is None
+
+
 async def test_a_live_client_decodes_nothing_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     client = LiveClient(FakeTransport(lambda _: FakeResponse(body=text(data={"a": "1"}))))
     obj = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}})
