@@ -34,6 +34,8 @@ CONNECT: Final = "CONNECT"
 LONGEST_MESSAGE: Final = 32 * 1024
 """Maximum number of characters in the message of a rejection. Without this limit, an error could quote a whole object,
 and there could be thousands of errors."""
+_ALLOWED: Final = b'{"allowed":true,"status":{"code":200,"message":null},"warnings":null}'
+"""The usual response. To decode it takes a third of the time of the constructors."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 
@@ -127,10 +129,14 @@ class ValidatorHandler(Handler, Generic[T]):
 
     async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
         """Return the validator's verdict. Each object is decoded only once."""
+        return await self.verdict(request.operation, obj, old)
+
+    async def verdict(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse:
+        """Return the validator's verdict on an operation. No other field of a request is needed, so none is decoded."""
         kind, validator = self._kind, self._validator
         warnings: list[str] = []
         try:
-            match request.operation:
+            match operation:
                 case "CREATE":
                     warnings = await validator.validate_create(await offload.run(self._decode, obj))
                 case "UPDATE":
@@ -140,7 +146,7 @@ class ValidatorHandler(Handler, Generic[T]):
                     warnings = await validator.validate_delete(await offload.run(decode, kind, old))
                 case "CONNECT":
                     pass
-                case operation:
+                case _:
                     raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
         except VERDICTS as error:
             return await offload.run(refused, error)
@@ -292,6 +298,8 @@ def _any(data: JSON) -> JSON:
 
 def allowed(message: str = "", *, warnings: list[str] | None = None) -> AdmissionResponse:
     """Return a response that allows the request."""
+    if not (message or warnings):
+        return AdmissionResponse.from_json(_ALLOWED)
     status = Status(code=200, message=message or None)
     return AdmissionResponse(allowed=True, status=status, warnings=warnings or None)
 

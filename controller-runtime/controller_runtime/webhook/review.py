@@ -17,7 +17,7 @@ import asyncio
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
@@ -196,6 +196,7 @@ class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     status: msgspec.Raw = _NONE
 
 
+_Verdict = Callable[[str, bytes | None, bytes | None], Awaitable[AdmissionResponse]]
 _decode_review: Final = msgspec.json.Decoder(_AdmissionReview).decode
 _decode_object: Final = msgspec.json.Decoder(_Object).decode
 _OTHER_FIELDS: Final = tuple(
@@ -205,13 +206,68 @@ _OTHER_FIELDS: Final = tuple(
 )
 
 
+class _Name(msgspec.Struct):
+    """A GroupVersionKind or a GroupVersionResource."""
+
+    group: str | None = None
+    version: str | None = None
+    kind: str | None = None
+    resource: str | None = None
+
+
+class _User(msgspec.Struct):
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _Fields(msgspec.Struct, rename="camel"):
+    """The fields of an AdmissionRequest. To decode a text as this takes a fifth of the time."""
+
+    kind: _Name | None = None
+    resource: _Name | None = None
+    sub_resource: str | None = None
+    request_kind: _Name | None = None
+    request_resource: _Name | None = None
+    request_sub_resource: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    operation: str | None = None
+    user_info: _User | None = None
+    dry_run: bool | None = None
+
+
+_FIELDS: Final = msgspec.json.Decoder(_Fields)
+
+
 class UndecodedReview(msgspec.Struct):
-    """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
+    """A request that is not decoded: validators need only its operation and its objects."""
 
     api_version: str
-    request: AdmissionRequest
+    uid: str
+    text: bytes
+    """The JSON text of the request without its objects."""
     object: bytes | None
     old_object: bytes | None
+    fields: _Fields = msgspec.field(default_factory=_Fields)
+    decoded: AdmissionRequest | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operation of the request."""
+        return self.fields.operation or ""
+
+    @property
+    def request(self) -> AdmissionRequest:
+        """The request, decoded once. ``request.object`` and ``request.old_object`` are None.
+
+        Raises:
+            BadReviewError: the options of the request cannot be decoded.
+        """
+        if self.decoded is None:
+            self.decoded = _request(self.text)
+        return self.decoded
 
     def only_metadata_changes(self) -> bool:
         """Return True if the old and the new object differ only in metadata and status, or not at all.
@@ -247,7 +303,7 @@ def read(body: bytes) -> UndecodedReview:
         raise BadReviewError("AdmissionReview has no request, or a request without uid")
     if len(fields.uid) > log.CUT:
         raise BadReviewError(f"uid of the AdmissionReview is longer than {log.CUT} characters")
-    # All fields except the two objects are decoded now.
+    # All fields except the two objects are checked now.
     values: dict[str, msgspec.Raw] = {}
     for name, wire in _OTHER_FIELDS:
         if (raw := getattr(fields, name)) is not _NONE:
@@ -259,17 +315,30 @@ def read(body: bytes) -> UndecodedReview:
         for wire, raw in values.items():
             if (reason := rawjson.check(bytes(raw))) is not None:
                 raise BadReviewError(f"AdmissionReview has {reason} in its {wire}", code=413)
+    obj, old = bytes(fields.object), bytes(fields.old_object)
+    undecoded = UndecodedReview(
+        review.api_version,
+        fields.uid,
+        msgspec.json.encode({**values, "uid": fields.uid}),
+        None if obj == _NULL else obj,
+        None if old == _NULL else old,
+    )
     try:
-        request = AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": fields.uid}))
+        undecoded.fields = _FIELDS.decode(undecoded.text)
+    except rawjson.UNREADABLE:
+        # This names the field that has another type. If a null is the reason, there is no error.
+        undecoded.fields = _FIELDS.decode(undecoded.request.to_json())
+    return undecoded
+
+
+def _request(text: bytes) -> AdmissionRequest:
+    try:
+        return AdmissionRequest.from_json(text)
     except rawjson.UNREADABLE as error:
         raise BadReviewError(f"body is not an AdmissionReview: {log.cut(str(error))}") from error
     except pydantic_core.ValidationError as error:
         _, problem = first_problem(error)
         raise BadReviewError(f"body is not an AdmissionReview: {log.cut(problem)}") from error
-    obj, old = bytes(fields.object), bytes(fields.old_object)
-    return UndecodedReview(
-        review.api_version, request, None if obj == _NULL else obj, None if old == _NULL else old
-    )
 
 
 def _check_utf8(body: bytes) -> None:
@@ -289,6 +358,10 @@ class Webhook(Endpoint):
     def __init__(self, path: str, handler: admission.Handler) -> None:
         super().__init__(path)
         self._handler = handler
+        self._verdict: _Verdict | None = None
+        plain = admission.ValidatorHandler.handle_json  # another one may read any field of the request
+        if isinstance(handler, admission.ValidatorHandler) and type(handler).handle_json is plain:
+            self._verdict = handler.verdict
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one AdmissionReview."""
@@ -305,12 +378,12 @@ class Webhook(Endpoint):
         except BadReviewError as error:
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, timeout)
-        response.uid = review.request.uid
+        response.uid = review.uid
         try:
             answer = response.to_json()
         except Exception as error:  # a text of the handler that cannot be encoded
             response = self._panicked(error)
-            response.uid = review.request.uid
+            response.uid = review.uid
             answer = response.to_json()
         body = b'{"apiVersion":"%b","kind":"AdmissionReview","response":%b}' % (
             review.api_version.encode(),  # one of two versions
@@ -319,11 +392,10 @@ class Webhook(Endpoint):
         return HTTPResponse(body=body, content_type=JSON)
 
     async def _handle(self, review: UndecodedReview, timeout: float) -> AdmissionResponse:
-        request = review.request
-        operation = request.operation  # _limit_objects may change it
+        fields, operation = review.fields, review.operation  # _limit_objects may change the operation
         size = len(review.object or b"") + len(review.old_object or b"")
-        fairness.work_for(fairness.Tenant(request.namespace or "", is_review=True))
-        with log.into_context_late(lambda: _fields(self.path, request, operation)):
+        fairness.work_for(fairness.Tenant(fields.namespace or "", is_review=True))
+        with log.into_context_late(lambda: _log_fields(self.path, review, operation)):
             try:
                 if size > offload.LARGE:
                     with offload.object_size(size):
@@ -334,7 +406,7 @@ class Webhook(Endpoint):
                 if (held_back := self.log_limiter.allow()) is not None:
                     _log.error("Admission took too long", seconds=timeout, **held_back)
                 return admission.errored(504, f"no verdict within {timeout:g} s")
-            except admission.BadRequestError as error:
+            except (admission.BadRequestError, BadReviewError) as error:
                 if (held_back := self.log_limiter.allow()) is not None:
                     _log.info("Bad admission request", error=raised.text(error), **held_back)
                 return admission.errored(400, raised.text(error))
@@ -368,6 +440,8 @@ class Webhook(Endpoint):
                 # Small objects are not checked, and no coroutine is made for them.
                 if size > rawjson.SMALL and (refusal := await _limit_objects(review)) is not None:
                     return refusal
+                if self._verdict is not None:
+                    return await self._verdict(review.operation, review.object, review.old_object)
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
                 arming.cancel()
@@ -392,7 +466,8 @@ async def _limit_objects(review: UndecodedReview) -> AdmissionResponse | None:
     if new is None:
         if review.object is None:
             return admission.allowed(warnings=[f"the object is not validated: it has {old}"])
-        review.old_object, review.request.operation = None, admission.CREATE
+        review.old_object = None
+        review.fields.operation = review.request.operation = admission.CREATE
         return None
     if await offload.run(review.only_metadata_changes):
         return admission.allowed(warnings=[f"the object is not validated: it has {new}"])
@@ -407,8 +482,9 @@ def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
     return slim, rawjson.check(slim)
 
 
-def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, str | None]:
+def _log_fields(path: str, review: UndecodedReview, operation: str) -> dict[str, str | None]:
     """Return the log fields of a request."""
+    request = review.fields
     user = request.user_info.username if request.user_info is not None else None
     resource = request.resource.resource if request.resource is not None else None
     fields = {
@@ -417,7 +493,7 @@ def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, s
         "resource": resource,
         "operation": operation,
         "user": user,
-        "requestID": request.uid,
+        "requestID": review.uid,
     }
     return {"webhook": path, **{key: log.cut(value) if value else value for key, value in fields.items()}}
 

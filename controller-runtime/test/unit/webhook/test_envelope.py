@@ -93,6 +93,13 @@ def test_a_body_that_is_not_a_review_is_refused(body: bytes, message: str) -> No
         reviews.read(body)
 
 
+def test_nulls_inside_a_field_count_as_unset() -> None:
+    user = {"username": "me", "uid": None, "extra": {"scopes": ["x"], "none": None}}
+    found = reviews.read(review(without(kind={"kind": "Timer", "group": None}, userInfo=user)))
+    assert found.request.user_info == UserInfo(username="me", extra={"scopes": ["x"]})
+    assert (found.operation, found.fields.namespace) == ("UPDATE", "b")
+
+
 def test_requests_share_nothing_that_a_handler_may_change() -> None:
     first, second = reviews.read(review(WHOLE)).request, reviews.read(review(WHOLE)).request
     assert first.user_info is not None

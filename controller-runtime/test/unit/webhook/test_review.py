@@ -654,6 +654,19 @@ def test_a_list_of_the_same_length_is_patched_item_by_item(old: Any, new: Any, p
     assert webhook.admission.json_patch({"l": old}, {"l": new}) == patch
 
 
+async def test_a_validator_with_more_to_ask_gets_the_whole_request() -> None:
+    class Curious(webhook.ValidatorHandler[ConfigMap]):
+        async def handle_json(self, request: AdmissionRequest, obj: Any, old: Any) -> AdmissionResponse:
+            assert request.user_info is not None
+            users.append(request.user_info.username)
+            return await super().handle_json(request, obj, old)
+
+    users: list[str | None] = []
+    handler = Curious(ConfigMap, Judge())
+    assert (await verdict(handler, review(userInfo={"username": "me"})))["allowed"]
+    assert users == ["me"]
+
+
 async def test_any_handler_may_stand_behind_a_path() -> None:
     class No(webhook.Handler):
         async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
