@@ -14,7 +14,6 @@ from controller_runtime.machinery import Object, field
 from controller_runtime.machinery.raised import ExpectedError
 
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
-from pkg.util import podtemplate
 
 from .runtime import Info, runtime_ref_to_runtime_registry_key
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
+
+    from pkg.util import podtemplate
 
     ReconcilerBuilder = Callable[[Builder, Client, Cache], Builder]
     """Adds a plugin's watches to the TrainJob controller."""
@@ -121,6 +122,13 @@ class Runtime(ABC):
         self, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Validate ``new``, and return the warnings and errors. On creation, ``old`` is None."""
+
+    async def review(
+        self, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList, list[podtemplate.Violation]]:
+        """Return the results of :meth:`validate_objects` and, without errors, of :meth:`template_violations`."""
+        warnings, errors = await self.validate_objects(old, new)
+        return warnings, errors, [] if errors else await self.template_violations(new)
 
     async def template_violations(self, train_job: TrainJob) -> list[podtemplate.Violation]:
         """Return the mistakes in the pod templates of ``train_job``, for which the API server will refuse its Jobs.

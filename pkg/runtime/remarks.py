@@ -127,28 +127,19 @@ def about_train_job(
     return found[:_MOST]
 
 
-def about_changes(
-    old: TrainJob | None,
-    new: TrainJob,
-    spec: TrainingRuntimeSpec,
-    jobs: Sequence[ReplicatedJob] | None = None,
-    *,
-    merges_resources: bool = False,
-) -> list[str]:
-    """Return the remarks about a new TrainJob, or about a TrainJob with another trainer, initializer or annotations.
+def are_due(old: TrainJob | None, new: TrainJob) -> bool:
+    """Return True for a new TrainJob, or for a TrainJob with another trainer, initializer or annotations.
 
-    Other updates, for example a suspension by Kueue, give no remarks.
+    Other updates, for example a suspension by Kueue, get no remarks.
     """
-    if old is not None and all(
+    return old is None or not all(
         equality.deep_equal(before, after)
         for before, after in (
             (old.spec.trainer, new.spec.trainer),
             (old.spec.initializer, new.spec.initializer),
             (old.spec.annotations, new.spec.annotations),
         )
-    ):
-        return []
-    return [str(each) for each in about_train_job(new, spec, jobs, merges_resources=merges_resources)]
+    )
 
 
 def about_runtime(runtime: TrainingRuntime | ClusterTrainingRuntime) -> list[Remark]:

@@ -66,7 +66,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
-        warnings, errors = await runtime.validate_objects(old, new)
+        warnings, errors, wrong = await runtime.review(old, new)
         # Formatting may take long, because the errors quote the invalid values.
         aggregate = await offload.run(new, errors.to_aggregate) if errors else None
         if aggregate is not None:
@@ -74,13 +74,5 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
                 aggregate.add_note(warning)
             raise aggregate
         of_ttl = ttl_warnings(self._cfg, old.spec if old is not None else None, new.spec, "spec")
-        return [*warnings, *of_ttl, *await _template_warnings(runtime, new)]
-
-
-async def _template_warnings(runtime: Runtime, train_job: TrainJob) -> list[str]:
-    """Return a warning for each of the first mistakes in the pod templates. The API server will refuse such Jobs.
-
-    The TrainJob is admitted nevertheless, because the runtime can still be corrected.
-    """
-    found = await runtime.template_violations(train_job)
-    return [each.sentence for each in found[:MOST_TEMPLATE_WARNINGS]]
+        # The API server will refuse the Jobs, but the TrainJob is admitted: the runtime can still be corrected.
+        return [*warnings, *of_ttl, *(each.sentence for each in wrong[:MOST_TEMPLATE_WARNINGS])]

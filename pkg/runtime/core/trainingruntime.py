@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader, peek
@@ -22,6 +23,7 @@ from controller_runtime.rest import RestError
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.apis.volcano.v1beta1 import QUEUE_NAME_ANNOTATION_KEY
 from pkg.constants import trainer as constants
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, remarks, runtime
@@ -40,7 +42,7 @@ from .snapshot import SnapshotCreationError, SnapshotError, Snapshots
 
 AnyRuntime = trainer.TrainingRuntime | trainer.ClusterTrainingRuntime
 _MOST_CHECKED: Final = 256
-"""Maximum number of TrainJobs whose mistakes in pod templates are remembered."""
+"""Maximum number of TrainJobs for which remarks and mistakes in pod templates are remembered."""
 
 _FREE_TEXTS: Final[dict[str, Any]] = {
     "trainer": {"command": True, "args": True, "env": {"__all__": {"value"}}}
@@ -48,6 +50,15 @@ _FREE_TEXTS: Final[dict[str, Any]] = {
 """The fields of a TrainJob's spec whose values every API server accepts."""
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
+
+
+class _Findings(msgspec.Struct):
+    """What reviews have found in TrainJobs that differ only in their names and in the texts of their programs."""
+
+    remarks: list[str] | None = None
+    """The remarks about a new TrainJob, if they were made already."""
+    violations: list[podtemplate.Violation] | None = None
+    """The mistakes in the pod templates, if they were looked for already."""
 
 
 class RuntimeNotFoundError(ExpectedError):
@@ -100,7 +111,7 @@ class TrainingRuntime(interface.Runtime):
         self._denies_security_context = self.cfg.denies_security_context
         self._merges_resources = self.cfg.second_generation
         self._snapshots = snapshots
-        self._violations: LRU[tuple[str, str, int, bytes], list[podtemplate.Violation]] = LRU(_MOST_CHECKED)
+        self._findings: LRU[tuple[str, str, int, bytes], _Findings] = LRU(_MOST_CHECKED)
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes. It also observes the passes of the cluster-scoped kind."""
@@ -206,46 +217,80 @@ class TrainingRuntime(interface.Runtime):
         The TrainJob's snapshot is used if the runtime does not exist any more, or if an update does not fit it: since
         the objects are built from the snapshot, the TrainJob can still be suspended and resumed.
         """
+        warnings, errors, _, _ = await self._validated(old, new)
+        return warnings, errors
+
+    async def review(
+        self, old: trainer.TrainJob | None, new: trainer.TrainJob
+    ) -> tuple[list[str], field.ErrorList, list[podtemplate.Violation]]:
+        """Validate as :meth:`validate_objects` does. Unless there are errors, also return the template violations."""
+        warnings, errors, live, known = await self._validated(old, new)
+        if errors or live is None:
+            return warnings, errors, []
+        return warnings, errors, await self._violations(live, new, known)
+
+    async def _validated(
+        self, old: trainer.TrainJob | None, new: trainer.TrainJob
+    ) -> tuple[list[str], field.ErrorList, AnyRuntime | None, _Findings]:
+        """Return the warnings, the errors, the runtime if it exists, and what is known about such TrainJobs."""
         found: AnyRuntime | None = None
+        live: AnyRuntime | None = None
         try:
-            found = await self._live(new)
+            found = live = await self._live(new)
         except RuntimeNotFoundError as error:
             cause = error.__cause__
             if old is not None and self._snapshots is not None and isinstance(cause, NotFoundError):
                 found = await self._snapshots.existing(old, self.kind)
             if found is None:
                 invalid = field.invalid(self.path, new.spec.runtime_ref, self.not_created.format(cause))
-                return [], field.ErrorList([invalid])
+                return [], field.ErrorList([invalid]), None, _Findings()
+        known = _Findings() if live is None else self._known(live, new)
         with offload.object_size(found.decoded_size):
-            warnings, errors = await self.validate_against(found.spec, old, new)
+            warnings, errors = await self.validate_against(found.spec, old, new, known)
         if errors and old is not None and self._snapshots is not None:
             # The runtime may have been edited since the snapshot was taken, from which the objects are built.
             kept = await self._snapshots.existing(old, self.kind)
             if kept is not None:
                 warnings, errors = await self.validate_against(kept.spec, old, new)
-        return [*self.warnings_about(found), *warnings], errors
+        return [*self.warnings_about(found), *warnings], errors, live, known
 
     async def template_violations(self, train_job: trainer.TrainJob) -> list[podtemplate.Violation]:
-        """Return the mistakes in the pod templates that are built from the runtime as it is now.
-
-        The result is remembered by the version of the runtime, the length of the TrainJob's name, and its spec without
-        the texts that every API server accepts. So TrainJobs that run different programs are checked once.
-        """
+        """Return the mistakes in the pod templates that are built from the runtime as it is now."""
         try:
             found = await self._live(train_job)
+        except RuntimeNotFoundError:
+            return []  # the TrainJob is refused
+        return await self._violations(found, train_job, self._known(found, train_job))
+
+    async def _violations(
+        self, found: AnyRuntime, train_job: trainer.TrainJob, known: _Findings
+    ) -> list[podtemplate.Violation]:
+        if known.violations is None:
             train_job = generations.with_word(train_job)
-            with offload.object_size(found.decoded_size):
-                check = functools.partial(self._template_violations, train_job, found.spec)
-                uid, version = found.metadata.uid, found.metadata.resource_version
-                if not uid or not version or offload.is_large(train_job.decoded_size):
-                    return await offload.run(train_job, check)
-                key = (uid, version, len(train_job.name), _checked_part(train_job.spec))
-                known = self._violations.use(key)
-                if known is None:
-                    self._violations[key] = known = await offload.run(train_job, check)
-                return known
-        except (RuntimeNotFoundError, StrategicMergeError, PluginError):
-            return []  # the TrainJob is refused, or its event has the reason
+            try:
+                with offload.object_size(found.decoded_size):
+                    known.violations = await offload.run(
+                        train_job, self._template_violations, train_job, found.spec
+                    )
+            except (StrategicMergeError, PluginError):
+                return []  # the TrainJob is refused, or its event has the reason
+        return known.violations
+
+    def _known(self, found: AnyRuntime, train_job: trainer.TrainJob) -> _Findings:
+        """Return what earlier reviews of such TrainJobs have found, to which the caller adds what it finds.
+
+        It is remembered by the version of the runtime, the length of the TrainJob's name, and its spec without the
+        texts that every API server accepts. So TrainJobs that run different programs are checked once. Nothing is
+        remembered of large TrainJobs.
+        """
+        uid, version = found.metadata.uid, found.metadata.resource_version
+        if not uid or not version or offload.is_large(train_job.decoded_size):
+            return _Findings()
+        key = (uid, version, len(train_job.name), _checked_part(generations.with_word(train_job)))
+        known = self._findings.use(key)
+        if known is None:
+            self._findings[key] = known = _Findings()
+        return known
 
     def _template_violations(
         self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec
@@ -264,7 +309,11 @@ class TrainingRuntime(interface.Runtime):
         return []
 
     async def validate_against(
-        self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
+        self,
+        spec: trainer.TrainingRuntimeSpec,
+        old: trainer.TrainJob | None,
+        new: trainer.TrainJob,
+        known: _Findings | None = None,
     ) -> tuple[list[str], field.ErrorList]:
         """Run the plugins' validation, and return the warnings and errors.
 
@@ -298,11 +347,15 @@ class TrainingRuntime(interface.Runtime):
                 merged = _without(merged, pod_template_overrides=None, runtime_patches=others)
         warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
         errors += misfits
-        if not errors:
-            patched = merged.spec.pod_template_overrides or generations.runtime_patches(merged.spec)
-            jobs = info.replicated_jobs if patched else None
-            merges = self.cfg.second_generation
-            warnings = [*warnings, *remarks.about_changes(old, new, spec, jobs, merges_resources=merges)]
+        if not errors and remarks.are_due(old, new):
+            known = _Findings() if known is None else known
+            if known.remarks is None:
+                patched = merged.spec.pod_template_overrides or generations.runtime_patches(merged.spec)
+                jobs = info.replicated_jobs if patched else None
+                merges = self.cfg.second_generation
+                about = remarks.about_train_job(new, spec, jobs, merges_resources=merges)
+                known.remarks = [str(each) for each in about]
+            warnings = [*warnings, *known.remarks]
         if old is None and trainingruntime.names_no_scheduler(spec.pod_group_policy):
             path = field.Path("spec", "runtimeRef")
             warnings = [
@@ -318,12 +371,16 @@ def _without(train_job: trainer.TrainJob, **changes: object) -> trainer.TrainJob
     return changed
 
 
-def _checked_part(spec: trainer.TrainJobSpec) -> bytes:
-    """Return the digest of what can be wrong in a TrainJob's spec: all but the texts of its program and environment."""
-    own = spec.trainer
-    has_value = bytes(bool(each.value) for each in (own.env if own is not None else None) or ())
+def _checked_part(train_job: trainer.TrainJob) -> bytes:
+    """Return the digest of what reviews may remark: all but the name and the texts of the program and environment."""
+    spec, own = train_job.spec, train_job.spec.trainer
+    facts = [QUEUE_NAME_ANNOTATION_KEY in train_job.annotations]
+    if own is not None:
+        for words in (own.command, own.args):
+            facts += (words is None, bool(words))
+        facts += [bool(each.value) for each in own.env or ()]
     text = spec.__pydantic_serializer__.to_json(spec, exclude=_FREE_TEXTS, exclude_none=True)
-    return hashlib.blake2b(text + has_value, digest_size=16).digest()
+    return hashlib.blake2b(text + bytes(facts), digest_size=16).digest()
 
 
 def new_runtime_info(

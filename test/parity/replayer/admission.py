@@ -38,17 +38,13 @@ class _OverheardRuntime:
         self._runtime = runtime
         self._errors = errors
 
-    async def validate_objects(
+    async def review(
         self, old: TrainJob | None, new: TrainJob
-    ) -> tuple[list[str], field.ErrorList]:
+    ) -> tuple[list[str], field.ErrorList, list[Never]]:
+        """Return no template violations: upstream does not check pod templates, so no answer was recorded."""
         warnings, errors = await self._runtime.validate_objects(old, new)
         self._errors += errors
-        return warnings, errors
-
-    async def template_violations(self, train_job: TrainJob) -> list[Never]:
-        """Return nothing: upstream does not check pod templates, so no answer was recorded."""
-        del train_job
-        return []
+        return warnings, errors, []
 
 
 class _OverheardValidator(admission.CustomValidator[T]):

@@ -110,11 +110,8 @@ def test_a_model_is_checked_as_a_dataset_is() -> None:
 class Admitting:
     """A runtime that admits every TrainJob."""
 
-    async def validate_objects(self, _old: Any, _new: Any) -> tuple[list[str], field.ErrorList]:
-        return [], field.ErrorList()
-
-    async def template_violations(self, _job: Any) -> list[Any]:
-        return []
+    async def review(self, _old: Any, _new: Any) -> tuple[list[str], field.ErrorList, list[Any]]:
+        return [], field.ErrorList(), []
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.3"])

@@ -208,6 +208,37 @@ async def test_the_success_policy_is_compared_with_the_number_of_nodes(nodes: in
     ] * (not is_valid)
 
 
+async def test_a_train_job_gets_its_own_remarks_whatever_was_reviewed_before() -> None:
+    """What reviews find is remembered without the texts of programs, so it must not depend on these texts."""
+    pod = {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}}
+    spec = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": pod}}]}}}
+    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
+    webhook = TrainJobWebhook(await core.new(client, client))
+
+    async def remarked(trainer: dict[str, Any], name: str = "j", **annotations: str) -> list[str]:
+        data = make_train_job("a", name).to_dict()
+        data["metadata"]["annotations"] = {
+            f"scheduling.volcano.sh/{key}": value for key, value in annotations.items()
+        }
+        data["spec"]["trainer"] = trainer
+        return [
+            each.partition(" has no effect")[0]
+            for each in await webhook.validate_create(TrainJob.from_dict(data))
+        ]
+
+    for _ in range(2):
+        assert await remarked({}) == []
+        assert await remarked({"command": ["run"]}) == ["spec.trainer: command"]
+        assert await remarked({"command": []}) == ["spec.trainer: command"]
+        assert await remarked({"args": ["x"]}) == ["spec.trainer: args"]
+        assert await remarked({"env": [{"name": "A", "value": "x"}]}) == ["spec.trainer: env"]
+        assert await remarked({}, **{"queue-name": "q"}) == [
+            "metadata.annotations[scheduling.volcano.sh/queue-name]:"
+        ]
+        (long,) = await remarked({}, "j" * 60)
+        assert long.startswith("metadata.name: is too long")
+
+
 async def test_a_train_job_without_a_runtime_has_no_warnings_about_pods() -> None:
     client = FakeClient()
     runtimes = await core.new(client, client)
