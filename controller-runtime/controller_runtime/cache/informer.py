@@ -273,7 +273,7 @@ class SharedInformer:
 
     # Changes.
 
-    def apply(self, entry: Entry, *, initial: bool, listed: bool = False) -> None:
+    def put(self, entry: Entry, *, initial: bool, listed: bool = False) -> None:
         """Store an object and notify the handlers, unless the object is unchanged."""
         key = entry.key
         observed = self.store.observed(key)
@@ -468,9 +468,9 @@ class NamespaceInformer:
         """Store an object."""
         if self._listed is not None:
             self._listed.add(entry.key)
-            self._shared.apply(entry, initial=not self.synced, listed=True)
+            self._shared.put(entry, initial=not self.synced, listed=True)
             return
-        self._shared.apply(entry, initial=not self.synced)
+        self._shared.put(entry, initial=not self.synced)
         self._reached = entry.resource_version or self._reached
 
     def seen(self, key: NamespacedName) -> None:

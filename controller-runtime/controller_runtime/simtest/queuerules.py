@@ -38,5 +38,5 @@ def undelivered(controller: Controller, sources: Sequence[source.Source]) -> Ite
     """Yield a description of each source that has events for its handler. In a cluster at rest there is none."""
     for src in sources:
         kind = src._source if isinstance(src, source.Deferred) else src
-        if isinstance(kind, source.Kind) and (kind._events._calls or len(kind._events._retries)):
+        if isinstance(kind, source.Kind) and (kind._dispatcher._calls or len(kind._dispatcher._retries)):
             yield f"a handler does not get its events: {controller.name} {kind}"

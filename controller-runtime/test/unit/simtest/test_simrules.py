@@ -19,6 +19,9 @@ from controller_runtime import cache, controller, handler, metrics, rest, simtes
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
+from controller_runtime.cache import codec
+from controller_runtime.cache.cache import Outage
+from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.fake import FakeClient, Server
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
@@ -576,5 +579,5 @@ async def test_an_event_that_waits_for_its_handler_is_found() -> None:
     sources = [source.Deferred(kind, anyio.lowlevel.checkpoint)]
     made = controller.Controller("c", Failing(0))
     assert not [*queuerules.undelivered(made, sources)]
-    kind._events._calls.append(lambda: None)
+    kind._dispatcher._calls.append(lambda: None)
     assert [*queuerules.undelivered(made, sources)] == [f"a handler does not get its events: c {kind}"]
