@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from controller_runtime import rest
-from controller_runtime.envtest import Authority
+from controller_runtime.envtest import Authority, eventually
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest.http1 import Bounds, keepalive_socket
@@ -494,8 +495,10 @@ class Fenced:
 
     def __init__(self) -> None:
         self.heads: list[str] = []
-        self.unanswered: list[str] = []
+        self.unanswered = 0
         self.may_write = True
+        self.release = asyncio.Event()
+        """Requests for ``/held`` are answered once it is set."""
         self.relay: Relay
         self.transport: rest.Transport
 
@@ -507,20 +510,21 @@ class Fenced:
 
         async def answer(head: str, writer: asyncio.StreamWriter) -> None:
             self.heads.append(head.partition(" HTTP")[0])
-            if "/silent" in head:
-                await asyncio.sleep(30)
-            await asyncio.sleep(0.2 * ("/slow" in head))
+            if "/held" in head:
+                await self.release.wait()
             writer.write(body(b"{}"))
+
+        def note() -> None:
+            self.unanswered += 1
 
         async with serving(answer, context) as host, Relay(host) as self.relay:
             self.relay.at_once = at_once
             config = rest.Config(self.relay.url, tls=rest.TLSConfig(ca=authority.certificate))
             async with rest.Transport(
-                config,
-                may_write=lambda: self.may_write,
-                unanswered=lambda: self.unanswered.append(self.heads[-1] if self.heads else ""),
+                config, may_write=lambda: self.may_write, unanswered=note
             ) as self.transport:
                 yield self
+            self.release.set()
 
 
 @pytest.fixture
@@ -547,7 +551,7 @@ async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fenc
     fenced.may_write = True
     await fenced.transport.send(rest.Request("POST", "/d"))
     assert fenced.heads == ["GET /b", "POST /d"]
-    assert (fenced.relay.accepted, fenced.unanswered) == (1, [])
+    assert (fenced.relay.accepted, fenced.unanswered) == (1, 0)
 
 
 async def test_a_write_that_waited_for_its_turn_is_not_sent_after_the_fence_closed() -> None:
@@ -571,14 +575,17 @@ async def test_a_write_that_waited_for_its_turn_is_not_sent_after_the_fence_clos
 
 async def test_a_write_without_a_response_is_reported_if_it_was_sent(fenced: Fenced) -> None:
     fenced.relay.go_on.set()
+    reported = []
     for method in ("GET", "POST"):
+        await fenced.transport.send(rest.Request("GET", "/connect"))
         with pytest.raises(rest.TransportTimeoutError) as caught:
-            await fenced.transport.send(rest.Request(method, "/silent/1", timeout=0.2))
+            await fenced.transport.send(rest.Request(method, "/held", timeout=0.2))
         assert not isinstance(caught.value, rest.ConnectError)
-    with anyio.move_on_after(0.2):
-        await fenced.transport.send(rest.Request("PATCH", "/silent/2", body=b"{}"))
-    await fenced.transport.send(rest.Request("POST", "/answered"))
-    assert fenced.unanswered == ["POST /silent/1", "PATCH /silent/2"]
+        reported.append(fenced.unanswered)
+    await fenced.transport.send(rest.Request("POST", "/connect"))
+    with anyio.move_on_after(0.1):
+        await fenced.transport.send(rest.Request("PATCH", "/held", body=b"{}"))
+    assert [*reported, fenced.unanswered] == [0, 1, 2]
 
 
 async def test_a_write_that_got_no_connection_in_time_was_not_sent(fenced: Fenced) -> None:
@@ -588,28 +595,31 @@ async def test_a_write_that_got_no_connection_in_time_was_not_sent(fenced: Fence
         await fenced.transport.send(rest.Request("POST", "/a", timeout=0.2))
     with anyio.move_on_after(0.2):
         await fenced.transport.send(rest.Request("POST", "/b"))
-    assert (fenced.heads, fenced.unanswered) == ([], [])
+    assert (fenced.heads, fenced.unanswered) == ([], 0)
 
 
 async def test_a_connection_that_cannot_be_opened_in_time_costs_no_other(tmp_path: Path) -> None:
-    async with Fenced().open(tmp_path, at_once=2) as fenced, anyio.create_task_group() as tasks:
-        for _ in range(2):
-            tasks.start_soon(fenced.transport.send, rest.Request("GET", "/slow"))
-        await asyncio.sleep(0.1)
-        with pytest.raises(rest.ConnectTimeoutError):
-            await fenced.transport.send(rest.Request("GET", "/x", timeout=0.05))
-        await asyncio.sleep(0.3)
-        for _ in range(3):
-            await fenced.transport.send(rest.Request("GET", "/y", timeout=1))
+    async with Fenced().open(tmp_path, at_once=2) as fenced:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(fenced.transport.send, rest.Request("GET", "/held"))
+            await eventually(lambda: len(fenced.heads) == 2, timeout=20, reason="two requests arrive")
+            with pytest.raises(rest.ConnectTimeoutError):
+                await fenced.transport.send(rest.Request("GET", "/x", timeout=0.1))
+            fenced.release.set()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(fenced.transport.send, rest.Request("GET", "/y"))
         assert fenced.relay.accepted == 3
 
 
 async def test_a_write_for_which_no_connection_became_free_was_not_sent(tmp_path: Path) -> None:
+    release, unanswered = asyncio.Event(), list[bool]()
+
     async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.6)
+        await release.wait()
         writer.write(body(b"{}"))
 
-    unanswered: list[bool] = []
     async with (
         serving(answer) as host,
         rest.Transport(rest.Config(host), unanswered=lambda: unanswered.append(True)) as transport,
@@ -617,28 +627,32 @@ async def test_a_write_for_which_no_connection_became_free_was_not_sent(tmp_path
     ):
         for _ in range(256):
             tasks.start_soon(transport.send, GET)
-        await asyncio.sleep(0.2)
+        await anyio.lowlevel.checkpoint()
         with pytest.raises(rest.ConnectTimeoutError, match=r"all 256 connections were in use for 0.1 s$"):
             await transport.send(rest.Request("POST", "/x", timeout=0.1))
-        await transport.send(rest.Request("POST", "/x", timeout=5))
+        release.set()
+        await transport.send(rest.Request("POST", "/x"))
     assert unanswered == []
 
 
 async def test_a_connection_in_use_that_answers_after_another_timed_out_is_used_again() -> None:
     connections: list[asyncio.StreamWriter] = []
+    release = asyncio.Event()
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         if writer not in connections:
             connections.append(writer)
-        await asyncio.sleep(30 if "/silent" in head else 0.3 if "/slow" in head else 0)
+        if "/held" in head:
+            await release.wait()
         writer.write(body(b"ok"))
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(transport.send, rest.Request("GET", "/slow"))
-            await asyncio.sleep(0.05)
+            tasks.start_soon(transport.send, rest.Request("GET", "/held"))
+            await anyio.lowlevel.checkpoint()
             with pytest.raises(rest.TransportTimeoutError):
-                await transport.send(rest.Request("GET", "/silent", timeout=0.1))
+                await transport.send(rest.Request("GET", "/held", timeout=1))
+            release.set()
         await transport.send(GET)
         assert len(connections) == 2
 
