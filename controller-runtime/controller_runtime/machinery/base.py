@@ -89,27 +89,7 @@ class NoFieldError(AttributeError):
 S = TypeVar("S", bound="Struct")
 
 
-class _Settings:
-    """The class variables of structs."""
-
-    go_always: ClassVar[frozenset[str]] = frozenset()
-    """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
-    go_pointers: ClassVar[frozenset[str]] = frozenset()
-    """Scalar fields that are pointers in Go. Go writes their zero value, but omits the zero value of other scalars."""
-    accepts_unknown_fields: ClassVar[bool] = False
-    """True if the constructor and assignments accept fields that the model does not declare."""
-    write_inside: ClassVar[Any] = None
-    """A function that writes a struct of this class as the value of a field: a wrap serializer of pydantic."""
-    keeps_size: ClassVar[bool] = False
-    """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
-
-
-_CLASS_VARIABLES: Final = frozenset(_Settings.__annotations__)
-# Pydantic would evaluate them again for each struct, which would take an eighth of the instructions of a start.
-_Settings.__annotations__.clear()
-
-
-class Struct(BaseModel, _Settings):
+class Struct(BaseModel):
     """A JSON object with typed fields."""
 
     model_config = ConfigDict(
@@ -123,6 +103,17 @@ class Struct(BaseModel, _Settings):
         protected_namespaces=(),
         allow_inf_nan=False,
     )
+    if TYPE_CHECKING:  # their values are set below
+        go_always: ClassVar[frozenset[str]]
+        """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
+        go_pointers: ClassVar[frozenset[str]]
+        """Scalar fields that are pointers in Go. Go writes their zero value, but omits that of other scalars."""
+        accepts_unknown_fields: ClassVar[bool]
+        """True if the constructor and assignments accept fields that the model does not declare."""
+        write_inside: ClassVar[Any]
+        """A function that writes a struct of this class as the value of a field: a wrap serializer of pydantic."""
+        keeps_size: ClassVar[bool]
+        """True if :meth:`from_json` keeps the length of the text as ``_size``; the class declares this attribute."""
 
     if not TYPE_CHECKING:  # a type checker derives each model's own signature, and knows all attributes
 
@@ -284,7 +275,18 @@ class Struct(BaseModel, _Settings):
         return self.__copy__()
 
 
-Struct.__class_vars__ |= _CLASS_VARIABLES  # subclasses may set them, and instances may not, as if Struct declared them
+# Pydantic evaluates the annotations of all bases again for each struct. Those of these class variables would take a
+# twelfth of the instructions of a start, so pydantic does not see them.
+_CLASS_VARIABLES: Final = {
+    "go_always": frozenset[str](),
+    "go_pointers": frozenset[str](),
+    "accepts_unknown_fields": False,
+    "write_inside": None,
+    "keeps_size": False,
+}
+for _variable, _default in _CLASS_VARIABLES.items():
+    setattr(Struct, _variable, _default)
+Struct.__class_vars__ |= _CLASS_VARIABLES.keys()  # subclasses may set them, and objects may not
 
 
 def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:

@@ -67,4 +67,4 @@ async def test_a_review_of_a_train_job_costs_no_more_python_calls_than_this() ->
     finally:
         sys.setprofile(None)
     assert b'"allowed":true' in response.body
-    assert calls <= 290
+    assert calls <= 200
