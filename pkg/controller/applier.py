@@ -250,7 +250,9 @@ class Applier:
             answer = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        body = answer.sent if live is None and desired.applies_defaults else None
+        body = None
+        if live is None:
+            body = (answer.sent if desired.applies_defaults else None) or sent.to_json()
         if issubclass(answer.kind, JobSet):
             seen = answer.view(JobSetOutline) or answer.object
             if isinstance(seen, JobSetOutline | JobSet) and not seen.spec.suspend:
@@ -305,7 +307,7 @@ def _as_new(desired: T) -> T:
     """
     sent, metadata = desired.shallow_copy(), desired.metadata.shallow_copy()
     metadata.resource_version = _OF_NO_OBJECT
-    sent.metadata = metadata
+    sent.set_unchecked("metadata", metadata)
     return sent
 
 
