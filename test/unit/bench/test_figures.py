@@ -5,7 +5,7 @@
 from pathlib import Path
 
 import pytest
-from harness import base, charts, contest, figures
+from harness import base, charts, contest, figures, summary
 from harness.contest import Found
 from harness.manager import ManagerError
 from harness.plan import Entrant, entrants
@@ -22,7 +22,7 @@ def test_ratios_are_taken_round_by_round_and_keep_their_spread() -> None:
         "ours": [found(cpu=(1.0, "CPU s")), found(cpu=(9.0, "CPU s")), found(cpu=(3.0, "CPU s"))],
         "go": [found(cpu=(2.0, "CPU s")), found(cpu=(10.0, "CPU s")), found(cpu=(3.0, "CPU s"))],
     }
-    (cpu,) = contest.combine("burst", whole)
+    (cpu,) = contest.combine("burst", whole, {"cpu": "ratio ≤ 0.8"})
     assert (cpu.name, cpu.arm, cpu.value, cpu.alternative, cpu.alternative_value) == (
         "burst.cpu",
         "ours",
@@ -32,6 +32,7 @@ def test_ratios_are_taken_round_by_round_and_keep_their_spread() -> None:
     )
     assert cpu.ratios == pytest.approx((0.5, 0.9, 1.0))
     assert cpu.ratio == pytest.approx(0.9)
+    assert cpu.met is False
 
 
 async def test_a_round_in_which_one_failed_counts_for_nobody_and_who_begins_changes() -> None:
@@ -90,6 +91,15 @@ def measured() -> list[figures.Figure]:
         ],
     }
     return contest.combine("burst", whole)
+
+
+def test_the_table_has_a_column_for_each_program_with_ratios_and_their_spans() -> None:
+    assert summary.table(measured()) == [
+        "| figure | this manager | ratio to go-2.1.0; its figure | goal |",
+        "| --- | --- | --- | --- |",
+        "| CPU of the manager, created | 1.1 CPU s/1,000 jobs (1–1.2) | 0.55 (0.5–0.6); 2 | ≤ 0.5 |",  # noqa: RUF001
+        "| burst: rate | 210 TrainJobs/s (200–220) | 2.00 (2–2); 105 |  |",  # noqa: RUF001
+    ]
 
 
 def test_a_chart_beside_a_go_manager_has_the_ratio_and_both_figures(tmp_path: Path) -> None:

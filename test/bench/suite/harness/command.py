@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the project beside alternatives, in the same run.
 
-    main.py [WORKLOAD …] [--rounds N] [--quick] [--manager NAME=CMD …] [--go RELEASES]
-            [--json FILE] [--charts DIR]
+    main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--go RELEASES]
+            [--table] [--json FILE] [--charts DIR]
     main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
@@ -32,15 +32,17 @@ from typing import Final
 
 import anyio
 from controller_runtime import log
-from harness import base, charts, figures, gomanagers, interpreter
+from harness import base, charts, figures, gomanagers, interpreter, summary
 from harness.cluster import cluster
-from harness.plan import MODERATE, QUICK, Plan, entrants, quick
+from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
 
 WORKLOADS: Final = (
     "burst",
+    "default_burst",
     "paced",
     "status",
     "cold_start",
+    "admission",
     "pod_grouping",
 )
 LONG: Final = ("scale",)
@@ -69,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found, failed = measure(workloads, plan, options.json)
     if options.base:
         found = base.judged(found)
-    figures.show(found)
+    if options.table:
+        sys.stdout.write("\n".join([*summary.table(found), "", ""]))
+    else:
+        figures.show(found)
     sys.stdout.write(f"{interpreter.describe()}\n")
     if options.charts is not None:
         _draw(options.charts, found)
@@ -126,7 +131,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     """
     if options.rounds < 1:
         raise ValueError("--rounds must be at least 1")
-    sizes = QUICK if options.quick else base.SIZES if options.base else MODERATE
+    sizes = QUICK if options.quick else FULL if options.full else base.SIZES if options.base else MODERATE
     chosen = {
         name: value
         for name in (each.name for each in dataclasses.fields(sizes))
@@ -169,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--json", type=Path, metavar="FILE", help="also write the figures to FILE, as JSON")
     add("--charts", type=Path, metavar="DIR", help="draw the figures into DIR")
+    add("--table", action="store_true", help="print the main figures as a Markdown table")
     add(
         "--draw",
         type=Path,
@@ -188,9 +194,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="also measure this pod grouper")
     add("--quick", action="store_true", help="a few objects of each kind, to check that everything works")
+    add("--full", action="store_true", help="bursts of 3,000 TrainJobs, starts with 10,000, and 10,000 pods")
     add("--jobs", type=_counts, metavar="N,…", help="TrainJobs of burst and status (200,1000)")
     add("--few", type=int, metavar="N", help="TrainJobs of other runtimes, and paced (200)")
     add("--existing", type=_counts, metavar="N,…", help="TrainJobs before a cold start (0,2000)")
     add("--pods", type=int, metavar="N", help="pods to group (1000)")
     add("--scale", type=int, metavar="N", help="TrainJobs of the workload scale (50000)")
+    add("--reviews", type=int, metavar="N", help="creates, and reviews, of the workload admission (1000)")
     return parser

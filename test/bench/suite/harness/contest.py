@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import psutil
 from controller_runtime.machinery.errors import StatusError
@@ -126,7 +127,9 @@ async def contest(
     return {name: found for name, found in whole.items() if found}
 
 
-def combine(prefix: str, whole: Mapping[str, Sequence[Found]]) -> list[figures.Figure]:
+def combine(
+    prefix: str, whole: Mapping[str, Sequence[Found]], targets: Mapping[str, str] = MappingProxyType({})
+) -> list[figures.Figure]:
     """Return the first entrant's figures compared with each other entrant's, or alone without others."""
     (first, ours), *others = whole.items()
     names = _names(found for arm in whole.values() for found in arm)
@@ -142,6 +145,7 @@ def combine(prefix: str, whole: Mapping[str, Sequence[Found]]) -> list[figures.F
                     unit,
                     rounds,
                     alternative=alternative if other else None,
+                    target=targets.get(name, ""),
                     arm=first,
                 )
             )

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ _HEADINGS: Final = (
     "target",
     "met",
 )
+_COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {"≥": operator.ge, "≤": operator.le}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Figure:
     alternative: str = ""
     alternative_value: float | None = None
     ratio: float | None = None
-    target: float | None = None
-    """The ratio that must not be exceeded."""
+    target: str = ""
+    """The target of the value, such as ``≥ 20000`` or ``≤ 1.5``, or of the ratio: ``ratio ≥ 0.9``."""
     rounds: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
     """The ratios of the rounds, of which ``ratio`` is the median; a round whose divisor is 0 has no ratio."""
@@ -57,9 +59,11 @@ class Figure:
     @property
     def met(self) -> bool | None:
         """True if the target is reached; None without a target."""
-        if self.target is None:
+        if not self.target:
             return None
-        return self.ratio is not None and self.ratio <= self.target
+        *about, sign, limit = self.target.split()
+        judged = self.ratio if about else self.value
+        return judged is not None and _COMPARISONS[sign](judged, float(limit))
 
 
 def figure(
@@ -68,6 +72,7 @@ def figure(
     rounds: Sequence[float],
     *,
     alternative: tuple[str, Sequence[float]] | None = None,
+    target: str = "",
     arm: str = "",
 ) -> Figure:
     """Return the median of the rounds, beside the median of the rounds of an alternative."""
@@ -80,6 +85,7 @@ def figure(
         alternative=what,
         alternative_value=statistics.median(others) if others else None,
         ratio=statistics.median(ratios) if ratios else None,
+        target=target,
         rounds=tuple(rounds),
         ratios=tuple(ratios),
         arm=arm,
@@ -118,7 +124,7 @@ def show(found: Iterable[Figure]) -> None:
             "" if other is None else short(other),
             "" if ratio is None else short(ratio),
             _spread(each.ratios),
-            "" if each.target is None else f"ratio ≤ {each.target}",
+            each.target,
             met,
         )
     _print(table)

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -30,6 +31,8 @@ _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 _REFUSAL: Final = "must be created before"
 _MIB: Final = 1024.0
 _LOOK: Final = 0.25
+UNREACHED: Final[Mapping[str, int]] = MappingProxyType({"qps": 1000, "burst": 2000})
+"""``clientConnection`` with limits that no manager reaches."""
 _BUSY: Final = 0.1
 """CPU seconds within ``_LOOK`` that count as work; garbage collections and upkeep need less."""
 Answer = TypeVar("Answer")
@@ -57,16 +60,25 @@ class Memory:
 class Manager:
     """A manager, or a pod grouper, that :func:`running` started."""
 
-    def __init__(self, entrant: Entrant, cluster: Cluster, folder: Path, *, grouper: bool) -> None:
+    def __init__(
+        self,
+        entrant: Entrant,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        grouper: bool,
+        limits: Mapping[str, int] | None,
+    ) -> None:
         self.name = entrant.name
         self.cluster = cluster
         self._folder = folder
         self.port, self._health, metrics = free_ports(3)
         health = f"127.0.0.1:{self._health}"
         config = folder / "config.yaml"
-        config.write_text(
-            yaml.safe_dump(_configuration(self.port, health, metrics, entrant, grouper=grouper))
-        )
+        content = _configuration(self.port, health, metrics, entrant, grouper=grouper)
+        if limits is not None:
+            content["clientConnection"] = dict(limits)
+        config.write_text(yaml.safe_dump(content))
         cluster.authority.server("webhooks", ["127.0.0.1"]).write(
             folder / "k8s-webhook-server" / "serving-certs"
         )
@@ -219,10 +231,19 @@ class Manager:
 
 
 @asynccontextmanager
-async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) -> AsyncIterator[Manager]:
-    """Run a program under test during the body; at first it may not be ready yet."""
+async def running(
+    entrant: Entrant,
+    cluster: Cluster,
+    *,
+    grouper: bool = False,
+    limits: Mapping[str, int] | None = UNREACHED,
+) -> AsyncIterator[Manager]:
+    """Run a program under test during the body; at first it may not be ready yet.
+
+    ``limits`` is the Configuration's ``clientConnection``; with None, the program's defaults apply.
+    """
     with tempfile.TemporaryDirectory(prefix=f"{entrant.name}-", dir=cluster.folder) as folder:
-        manager = Manager(entrant, cluster, Path(folder), grouper=grouper)
+        manager = Manager(entrant, cluster, Path(folder), grouper=grouper, limits=limits)
         try:
             yield manager
         finally:
@@ -231,10 +252,12 @@ async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) 
 
 
 @asynccontextmanager
-async def started(entrant: Entrant, cluster: Cluster) -> AsyncIterator[Manager]:
+async def started(
+    entrant: Entrant, cluster: Cluster, *, limits: Mapping[str, int] | None = UNREACHED
+) -> AsyncIterator[Manager]:
     """Run a program on an empty cluster as :func:`running` does; it is ready when the body begins."""
     await empty(cluster)
-    async with running(entrant, cluster) as manager:
+    async with running(entrant, cluster, limits=limits) as manager:
         await manager.ready()
         yield manager
 
@@ -260,7 +283,6 @@ def _configuration(
         "leaderElection": {"leaderElect": False},
         "controller": {"groupKindConcurrency": {"TrainJob.trainer.kubeflow.org": 5}},
         "certManagement": {"enable": False},
-        "clientConnection": {"qps": 1000, "burst": 2000},  # limits that no manager reaches
     }
     if entrant.ours:
         configuration["notStartedAfter"] = (

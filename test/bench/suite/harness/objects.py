@@ -10,6 +10,8 @@ from typing import Any, Final
 from pkg import shipped
 
 NAMESPACE: Final = "bench"
+OTHERS: Final = "others"
+"""A namespace without TrainJobs."""
 TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
 TRAIN_JOBS: Final = f"{TRAINER}/namespaces/{NAMESPACE}/trainjobs"
 JOB_SETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"

@@ -35,12 +35,20 @@ class Sizes:
     existing: tuple[int, ...] = (0, 2_000)
     """TrainJobs that exist before a cold start."""
     pods: int = 1_000
+    reviews: int = 1_000
     scale: int = 50_000
     """TrainJobs of the workload ``scale``."""
 
 
 MODERATE: Final = Sizes()
-QUICK: Final = Sizes(jobs=(5,), few=5, existing=(0, 5), pods=20, scale=60)
+QUICK: Final = Sizes(jobs=(5,), few=5, existing=(0, 5), pods=20, reviews=32, scale=60)
+FULL: Final = Sizes(
+    jobs=(200, 1_000, 3_000),
+    few=500,
+    existing=(0, 2_000, 10_000),
+    pods=10_000,
+    reviews=2_000,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
