@@ -295,7 +295,7 @@ class Children:
         The JobSet has the same value of ``suspend`` as the TrainJob, and the number of starts.
 
         Raises:
-            PendingError: the TrainJob was deleted meanwhile.
+            PendingError: the TrainJob was deleted or has ended meanwhile.
         """
         suspended = train_job
         if not train_job.spec.suspend:
@@ -306,15 +306,20 @@ class Children:
         if job_set is None:
             return None, siblings
         before: int | None = None
-        if live is None and self._count_attempts:
-            # Another process may have deleted a JobSet whose starts are not in the cached status yet.
+        status = train_job.status
+        if live is None and (self._count_attempts or status.conditions or status.jobs_status):
+            # The JobSet was deleted. The cached status may be older, for example after a change of the leader: the
+            # TrainJob may have ended, and must not run again, or the starts of that JobSet are not in the status yet.
             try:
                 stored = await self._applier.reader.get(TrainJob, train_job.key)
             except NotFoundError as error:
                 raise PendingError(f"trainjob {train_job.key}: it was deleted meanwhile") from error
             if stored.metadata.uid != train_job.metadata.uid:
                 raise PendingError(f"trainjob {train_job.key}: it was replaced meanwhile")
-            before = attempts.starts_in(stored.status)
+            if trainjob.is_finished(stored):
+                raise PendingError(f"trainjob {train_job.key}: the cache does not show yet that it has ended")
+            if self._count_attempts:
+                before = attempts.starts_in(stored.status)
         job_set.spec.suspend = train_job.spec.suspend
         return attempts.counted(job_set, live, before), siblings
 

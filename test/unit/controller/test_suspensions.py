@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import interceptor
-from controller_runtime.machinery.errors import ForbiddenError, ServerError
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -224,6 +225,29 @@ async def test_a_job_set_that_has_ended_is_not_built_again() -> None:
     assert await w.reconcile() == []
     job = await w.server.get(TrainJob, KEY)
     assert trainjob.is_finished(job)
+
+
+async def test_a_train_job_that_has_ended_does_not_run_again_while_the_cache_does_not_show_it() -> None:
+    w = await world()
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await w.reconcile()
+    newest = (await w.server.get(TrainJob, KEY)).to_dict()
+    at = "2025-01-01T00:00:00Z"
+    ended = {
+        "type": "Complete",
+        "status": "True",
+        "reason": "JobsCompleted",
+        "message": "",
+        "lastTransitionTime": at,
+    }
+    newest["status"] = {**newest.get("status", {}), "conditions": [ended]}
+    await w.restart(reader=FakeClient(TrainJob.from_dict(newest)))
+    await w.server.delete(await w.server.get(JobSet, KEY))
+    assert await w.reconcile() == []
+    assert w.result.requeue_after
+    with pytest.raises(NotFoundError):
+        await w.job_set()
 
 
 async def test_without_the_webhook_the_pods_run_on_and_an_event_says_so() -> None:
