@@ -148,7 +148,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        options.setdefault("field_validation", self.field_validation)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         request = requests.create(
             resource,
             obj.namespace,
@@ -225,7 +225,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
         requests.check_options(requests.UpdateOptions, options)
         check_object(obj)
-        options.setdefault("field_validation", self.field_validation)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
         request = requests.update(
@@ -249,7 +249,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     ) -> LazyObject[T]:
         requests.check_options(requests.PatchOptions, options)
         check_patch(obj, patch)
-        options.setdefault("field_validation", self.field_validation)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), patch.data(body)
         if MASK in text:
             check_secret_values(body)
@@ -310,7 +310,7 @@ class SubResource:
         check_object(body, "body")
         requests.check_options(requests.CreateOptions, options)
         body = subresources.named_as(body, obj)
-        options.setdefault("field_validation", self._client.field_validation)
+        options["field_validation"] = options.get("field_validation") or self._client.field_validation
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         request = requests.post(target, body.to_json(), **options)

@@ -15,6 +15,7 @@ from controller_runtime import cache, rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.client import (
+    MERGE,
     CachedClient,
     Client,
     LabelSelectorLike,
@@ -22,6 +23,7 @@ from controller_runtime.client import (
     interceptor,
     merge_from,
     namespaced,
+    raw_patch,
     read_only,
 )
 from controller_runtime.fake import FakeClient
@@ -130,6 +132,19 @@ async def test_field_validation_of_one_call_takes_precedence() -> None:
         {"fieldManager": "me", "fieldValidation": "Strict"},
         {"fieldManager": "me", "force": "true", "fieldValidation": "Ignore"},
     ]
+
+
+async def test_a_field_validation_of_none_keeps_that_of_the_client() -> None:
+    answer = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    transport = rest.FakeTransport(lambda _: rest.FakeResponse(200, answer))
+    client = LiveClient(transport, field_validation="Strict")
+    await client.create(OBJECT, field_validation=None)
+    await client.update(OBJECT, field_validation=None)
+    await client.patch(OBJECT, raw_patch(MERGE, b"{}"), field_validation=None)
+    await client.apply(OBJECT, field_owner="me", field_validation=None)
+    await client.status.update(OBJECT, field_validation=None)
+    await client.status.patch(OBJECT, raw_patch(MERGE, b"{}"), field_validation=None)
+    assert {dict(request.query)["fieldValidation"] for request in transport.requests} == {"Strict"}
 
 
 async def test_a_collection_is_deleted_dry_and_with_a_grace_period() -> None:
