@@ -57,7 +57,7 @@ def merge_patch_diff(old: Document, new: Document) -> Document:
 
     A removed key becomes null; a list that differs is included as a whole.
     """
-    patch: Document = {key: None for key in old if key not in new}
+    patch: Document = dict.fromkeys(sorted(old.keys() - new.keys()))
     for key, value in new.items():
         if key not in old:
             patch[key] = value
@@ -470,7 +470,7 @@ def strategic_merge_diff(old: Document, new: Document, schema: MergeSchema) -> D
     For a list that merges by key, the patch contains the items that differ and the order of all items. Items that other
     writers add in the meantime are therefore kept. A list with missing or duplicate keys is replaced as a whole.
     """
-    patch: Document = {name: None for name in old if name not in new}
+    patch: Document = dict.fromkeys(sorted(old.keys() - new.keys()))
     for name, value in new.items():
         if name not in old:
             patch[name] = value
