@@ -377,8 +377,6 @@ class PriorityQueue(Generic[T]):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
             if express:
                 if (entry := self._next_express()) is not None:
-                    if self._express_getters:
-                        self._wake_express()
                     return entry.key, entry.priority
             else:
                 while self._ready:
@@ -386,8 +384,6 @@ class PriorityQueue(Generic[T]):
                     if turn == entry.turn:
                         self._fair.now = max(self._fair.now, fair_turn)
                         self._hand_out(entry)
-                        if self._express_getters:
-                            self._wake_express()
                         return entry.key, entry.priority
             woken = asyncio.get_running_loop().create_future()
             getters = self._express_getters if express else self._getters
@@ -514,6 +510,8 @@ class PriorityQueue(Generic[T]):
             self._ready_flows[flow] = ready
         self._running[flow] = self._running.get(flow, 0) + 1
         self._metrics.handed_out(entry.key, entry.priority)
+        if self._express_getters:
+            self._wake_express()
 
     def _start_wait(self, entry: _Item[T], ready_at: float) -> None:
         entry.ready_at = ready_at
