@@ -148,7 +148,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        self._complete(options)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         request = requests.create(
             resource,
             obj.namespace,
@@ -222,14 +222,10 @@ class LiveClient(subresources.ByName["SubResource"]):
 
     # ``body`` is ``obj`` itself or, for a subresource of another kind, an object of that kind.
 
-    def _complete(self, options: requests.WriteOptions) -> None:
-        """Set the client's field validation in the options of a write that has none."""
-        options["field_validation"] = options.get("field_validation") or self.field_validation
-
     async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
         requests.check_options(requests.UpdateOptions, options)
         check_object(obj)
-        self._complete(options)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
         request = requests.update(
@@ -253,7 +249,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     ) -> LazyObject[T]:
         requests.check_options(requests.PatchOptions, options)
         check_patch(obj, patch)
-        self._complete(options)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), patch.data(body)
         if MASK in text:
             check_secret_values(body)
@@ -314,7 +310,7 @@ class SubResource:
         check_object(body, "body")
         requests.check_options(requests.CreateOptions, options)
         body = subresources.named_as(body, obj)
-        self._client._complete(options)
+        options["field_validation"] = options.get("field_validation") or self._client.field_validation
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         request = requests.post(target, body.to_json(), **options)
