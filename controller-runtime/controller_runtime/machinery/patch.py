@@ -327,7 +327,22 @@ def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
 def _delete_from(original: Document, name: str, gone: JSON) -> None:
     present = original.get(name)
     if isinstance(present, list) and isinstance(gone, list):
-        original[name] = [item for item in present if item not in gone]
+        _check_types(present, gone)
+        original[name] = _without(present, gone)
+
+
+def _check_types(original: list[JSON], patch: list[JSON]) -> None:
+    """Raise an error, as Go does, if the items of two lists have different types: 1, 1.0 and true, for example."""
+    kinds = {_type(item) for items in (original, patch) for item in items}
+    if list in kinds:
+        raise StrategicMergeError("lists of lists are not supported")
+    if len(kinds) > 1:
+        raise StrategicMergeError(f"list element types are not identical: {_shown([original, patch])}")
+
+
+def _without(items: list[JSON], gone: list[JSON]) -> list[JSON]:
+    marks = {_mark(item) for item in gone}
+    return [item for item in items if _mark(item) not in marks]
 
 
 def _target(directive: str, what: str) -> str:
@@ -344,11 +359,10 @@ def merge_list(original: list[JSON], patch: list[JSON], schema: MergeSchema) -> 
     """
     if not original and not patch:
         return original
-    items = [*original, *patch]
-    if not all(isinstance(item, dict) for item in items):
-        if any(isinstance(item, dict | list) for item in items):
-            raise StrategicMergeError("lists of lists are not supported")
-        return _in_order(list(dict.fromkeys(items)), patch, original, "")
+    _check_types(original, patch)
+    if not isinstance((original or patch)[0], dict):
+        merged = list({_mark(item): item for item in reversed([*original, *patch])}.values())
+        return _in_order(merged[::-1], patch, original, "")
     key = schema.patch_merge_key
     original, patch = _list_directives(original, patch, key)
     merged = list(original)
@@ -373,8 +387,8 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
         if directive is None:
             plain.append(item)
         elif directive == "delete":
-            gone = _key_of(item, key)
-            original = [present for present in original if key not in present or present[key] != gone]
+            gone = _mark(_key_of(item, key))
+            original = [present for present in original if key not in present or _mark(present[key]) != gone]
         elif directive == "replace":
             replace = True
         elif directive == "merge":
@@ -425,18 +439,27 @@ class _Places:
     def append(self, item: JSON) -> None:
         """Record an item that is appended to the list."""
         if not self._key or (isinstance(item, dict) and self._key in item):
-            self._places.setdefault(self._mark(item), self._length)
+            self._places.setdefault(self._mark_of(item), self._length)
         self._length += 1
 
     def of(self, item: JSON) -> int | None:
         """Return the first position of an equal item."""
-        return self._places.get(self._mark(item))
+        return self._places.get(self._mark_of(item))
 
-    def _mark(self, item: JSON) -> Hashable:
+    def _mark_of(self, item: JSON) -> Hashable:
         value = item
         if self._key:
             value = item.get(self._key) if isinstance(item, dict) else None
-        return go_text(value) if isinstance(value, dict | list) else (value,)
+        return _mark(value)
+
+
+def _mark(value: JSON) -> Hashable:
+    """Return what equals the mark of an equal value. As in Go, 1, 1.0 and true are three values."""
+    return go_text(value) if isinstance(value, dict | list) else (_type(value), value)
+
+
+def _type(value: JSON) -> type:
+    return str if isinstance(value, str) else type(value)  # members of a StrEnum are texts
 
 
 def _key_of(item: JSON, key: str) -> JSON:
@@ -510,9 +533,9 @@ def _change_items(patch: Document, name: str, old: list[JSON], new: list[JSON], 
 
 
 def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]) -> None:
-    if added := [value for value in new if value not in old]:
+    if added := _without(new, old):
         patch[name] = added
-    if removed := [value for value in old if value not in new]:
+    if removed := _without(old, new):
         patch[f"$deleteFromPrimitiveList/{name}"] = removed
     patch[f"$setElementOrder/{name}"] = new
 

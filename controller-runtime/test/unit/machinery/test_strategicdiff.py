@@ -88,6 +88,15 @@ def test_the_patch_holds_what_differs(
     assert merged(old, patch) == new
 
 
+def test_true_and_1_are_different_members_of_a_set() -> None:
+    old, new = {"metadata": {"finalizers": [True]}}, {"metadata": {"finalizers": [1]}}
+    assert strategic_merge_diff(old, new, DEPLOYMENT)["metadata"] == {
+        "finalizers": [1],
+        "$deleteFromPrimitiveList/finalizers": [True],
+        "$setElementOrder/finalizers": [1],
+    }
+
+
 def test_an_item_that_another_writer_added_stays() -> None:
     patch = strategic_merge_diff(pod(A), pod({"name": "a", "image": "a:2"}), DEPLOYMENT)
     assert merged(pod(A, B), patch) == pod({"name": "a", "image": "a:2"}, B)

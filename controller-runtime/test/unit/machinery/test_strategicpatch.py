@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller_runtime.machinery import openapi
-from controller_runtime.machinery.patch import Document, StrategicMergeError, strategic_merge_patch
+from controller_runtime.machinery import JSON, openapi
+from controller_runtime.machinery.patch import Document, StrategicMergeError, same, strategic_merge_patch
 from ctrl_testkit.small import CountedName
 
 POD_TEMPLATE = openapi.merge_schema("core.v1.PodTemplateSpec")
 POD = openapi.merge_schema("core.v1.Pod")
+SERVICE = openapi.merge_schema("core.v1.Service")
 
 
 def merged(original: Document, patch: Document) -> Document:
@@ -110,6 +111,25 @@ def test_lists_of_scalars_merge_as_sets_and_can_be_deleted_from() -> None:
     assert gone["metadata"]["finalizers"] == ["b"]
 
 
+@pytest.mark.parametrize(("present", "other"), [([1, 2], True), ([True], 1), ([1], 1.0), (["1"], 1)])
+def test_members_of_different_types_are_not_merged_in_a_set(present: list[JSON], other: JSON) -> None:
+    with pytest.raises(StrategicMergeError, match="list element types are not identical"):
+        strategic_merge_patch(
+            {"metadata": {"finalizers": present}}, {"metadata": {"finalizers": [other]}}, POD
+        )
+
+
+def test_an_item_with_the_key_true_is_not_the_one_with_the_key_1() -> None:
+    original: Document = {"ports": [{"port": 1, "name": "a"}]}
+    for patch, want in (
+        ([{"port": True, "name": "b"}], [{"port": True, "name": "b"}, {"port": 1, "name": "a"}]),
+        ([{"port": True, "$patch": "delete"}], [{"port": 1, "name": "a"}]),
+    ):
+        ports = strategic_merge_patch({"spec": original}, {"spec": {"ports": patch}}, SERVICE)["spec"]["ports"]
+        assert same(ports, want)
+        original = {"ports": [{"port": 1, "name": "a"}]}
+
+
 @pytest.mark.parametrize(
     ("original", "patch", "text"),
     [
@@ -145,6 +165,24 @@ def test_lists_of_scalars_merge_as_sets_and_can_be_deleted_from() -> None:
             {"$setElementOrder/containers": {}},
             "invalid patch format of setElementOrder list",
             id="no list",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a"}]},
+            {"containers": ["a"]},
+            "list element types are not identical: [[map[name:a]] [a]]",
+            id="a map and a text",
+        ),
+        pytest.param(
+            {"x": [1, 2]},
+            {"$deleteFromPrimitiveList/x": [True]},
+            "list element types are not identical: [[1 2] [true]]",
+            id="true is deleted from numbers",
+        ),
+        pytest.param(
+            {"x": [[1]]},
+            {"$deleteFromPrimitiveList/x": [[1]]},
+            "lists of lists are not supported",
+            id="a list is deleted from lists",
         ),
     ],
 )
