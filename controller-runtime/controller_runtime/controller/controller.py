@@ -444,6 +444,7 @@ class Controller:
         if isinstance(outcome, Exception):
             if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
+                self._retries.forget(request)
             else:
                 self.queue.triggers.note(request, f"retry after {raised.name(outcome)}")
                 delay = self._retries.delay(request, outcome)

@@ -17,6 +17,7 @@ from controller_runtime import cache, log, reconcile, rest
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.controller import outcomes
 from controller_runtime.log import captured as capture_logs
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import (
     ConflictError,
     NotFoundError,
@@ -258,11 +259,15 @@ async def test_a_limiter_that_cannot_be_copied_counts_failures_of_the_server_wit
     assert [round(at, 3) for at in script.times] == [0.0, 0.005, 0.015]
 
 
-@pytest.mark.parametrize("success", [Result(), Result(requeue_after=1000)], ids=["done", "requeue"])
-async def test_the_first_retry_after_a_success_comes_at_once_although_an_earlier_one_was_far_away(
-    make: Make, success: Result
+@pytest.mark.parametrize(
+    "end",
+    [Result(), Result(requeue_after=1000), TerminalError("never")],
+    ids=["done", "requeue", "terminal"],
+)
+async def test_the_first_retry_after_an_end_comes_at_once_although_an_earlier_one_was_far_away(
+    make: Make, end: Any
 ) -> None:
-    script = Script(*[ValueError("obstacle")] * 15, success, ValueError("another"))
+    script = Script(*[ValueError("obstacle")] * 15, end, ValueError("another"))
     async with running(make(script)) as made:
         made.queue.add(A)
         await anyio.sleep(90)
@@ -271,6 +276,29 @@ async def test_the_first_retry_after_a_success_comes_at_once_although_an_earlier
         made.queue.add(A)
         await anyio.sleep(9)
     assert script.times[15:] == pytest.approx([90, 91, 91.005])
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Result(),
+        Result(requeue_after=1000),
+        TerminalError("never"),
+        cache.UndecodableObjectError(Pod.gvk, NamespacedName(*A), "spec: a text"),
+    ],
+    ids=["done", "requeue", "terminal", "undecodable"],
+)
+async def test_nothing_is_kept_for_a_request_that_is_not_retried(make: Make, end: Any) -> None:
+    limiter = ItemExponentialFailureRateLimiter[Request]()
+    script = Script(AWAY, ValueError("obstacle"), BUSY, AWAY, ValueError("obstacle"), end)
+    async with running(make(script, rate_limiter=limiter, kind=Pod.gvk)) as made:
+        made.queue.add(A)
+        await anyio.sleep(10)
+        assert len(script.calls) == 6
+        retries = made._retries
+        kept = [retries._waiting, retries._due, *(each._failures for each in (limiter, retries._unreachable))]
+        assert not any(kept)
+        assert retries._server_failures.num_requeues(A) == 0
 
 
 async def test_a_server_that_says_when_to_come_back_is_believed(make: Make) -> None:
