@@ -31,7 +31,8 @@ K = TypeVar("K", bound=Object)
 S = TypeVar("S", bound=Struct)
 V = TypeVar("V", bound=msgspec.Struct)
 Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
-"""Changes an object's decoded JSON before it is stored, e.g. drops unused fields."""
+"""Changes an object's decoded JSON before it is stored, e.g. drops unused fields. Label selectors of reads, indices and
+handlers see the result, as in Go. Namespace and name must stay."""
 
 LARGE: Final = 4 << 20
 """Maximum number of bytes of a page that are decoded in one call."""
@@ -216,7 +217,9 @@ def entry_of(
     except (*rawjson.UNREADABLE, KeyError) as error:
         reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
         raise errors.BadObjectError(reason, _key_in(raw)) from error
-    return _entry(meta, text if transform is None else _transformed(text, transform, meta))
+    if transform is not None:
+        text, meta.labels = _transformed(text, transform, meta)
+    return _entry(meta, text)
 
 
 def _finalizers_in(spec: msgspec.Raw) -> list[str] | None:
@@ -233,15 +236,25 @@ def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str)
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), too_large_reason=reason)
 
 
-def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
+def _transformed(
+    untransformed: bytes, transform: Transform, meta: _Meta
+) -> tuple[bytes, dict[str, str] | None]:
+    """Return the transformed object, and its labels."""
     try:
         text = _compact(transform(msgspec.json.decode(untransformed)))
-        _decode_meta(parts_of(text)["metadata"])
+        after = _decode_meta(parts_of(text)["metadata"])
+        if (after.namespace, after.name) != (meta.namespace, meta.name):
+            raise ValueError("it changed the namespace or the name")  # noqa: TRY301
     except raised.FAILURES as error:
         # This is the caller's code: if it fails on one object, the watch of the kind must not end.
         reason = f"transform: {raised.name(error)}: {raised.text(error)}"
         raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
-    return text
+    return text, after.labels
+
+
+def labels_of(text: bytes) -> dict[str, str]:
+    """Return the labels of an object. Its metadata must be valid."""
+    return _decode_meta(metadata_text(text)).labels or _no_labels
 
 
 class _Compact:

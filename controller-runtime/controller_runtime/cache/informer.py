@@ -393,7 +393,8 @@ class SharedInformer:
         if informer is None or informer.covers(entry.resource_version):
             return
         here = self.selection.within(entry.namespace)
-        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
+        labels = entry.labels if transform is None else codec.labels_of(text)  # the server's labels select
+        if here.labels and not selectors.selector(here.labels).matches(labels):
             self.store.remember_delete(entry.key, entry.uid, now, version=entry.resource_version)
         elif not here.fields or self.store.observed(entry.key) is not None:
             # Only the server evaluates a field selector; an object that matched before is expected to match again.

@@ -428,6 +428,34 @@ async def test_selectors_and_transforms_of_a_kind_apply(server: Any) -> None:
     assert (query["labelSelector"], query["fieldSelector"]) == ("app=x", "metadata.name=a")
 
 
+async def test_label_selectors_of_reads_see_the_transformed_object(server: Any) -> None:
+    def relabel(obj: dict[str, Any]) -> dict[str, Any]:
+        obj["metadata"]["labels"] = {"size": "small"}
+        return obj
+
+    server.put("a", metadata={"labels": {"app": "x"}})
+    cache = await server.start(by_object={ConfigMap: ByObject(labels={"app": "x"}, transform=relabel)})
+    assert names(await cache.list(ConfigMap, labels={"size": "small"})) == ["a"]
+    assert names(await cache.list(ConfigMap, labels={"app": "x"})) == []
+    # The server selects by the labels that it stores.
+    for name, app in (("b", "x"), ("c", "y")):
+        written = server.put(name, metadata={"labels": {"app": app}}, silent=True)
+        cache.remember_write(ConfigMap.from_dict(written))
+    assert names(await cache.list(ConfigMap, labels={"size": "small"})) == ["a", "b"]
+
+
+async def test_a_transform_that_renames_an_object_loses_it(server: Any) -> None:
+    def rename(obj: dict[str, Any]) -> dict[str, Any]:
+        obj["metadata"]["name" if obj["data"]["lose"] == "name" else "namespace"] = "other"
+        return obj
+
+    server.put("a", data={"lose": "name"})
+    server.put("b", data={"lose": "namespace"})
+    cache = await server.start(by_object={ConfigMap: ByObject(transform=rename)})
+    assert names(await cache.list(ConfigMap)) == []
+    assert (await cache.get_informer(ConfigMap)).skipped == 2
+
+
 async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(server: Any) -> None:
     cache = await server.start(default_namespaces=("x", "y"))
     await cache.list(ConfigMap)
