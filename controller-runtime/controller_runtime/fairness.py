@@ -32,14 +32,14 @@ _MOST_REPORTED: Final = 1024
 _log: Final = log.logger_from("fairness")
 
 
-class Tenant(msgspec.Struct, eq=False):
+class Tenant(msgspec.Struct, frozen=True, eq=False):
     """The namespace that the current task works for. The tasks that it starts work for the same namespace."""
 
     namespace: str = ""
     is_review: bool = False
 
 
-_tenant: Final[ContextVar[Tenant]] = ContextVar("tenant", default=Tenant())  # noqa: B039  # it is never changed
+_tenant: Final[ContextVar[Tenant]] = ContextVar("tenant", default=Tenant())  # noqa: B039  # it is frozen
 
 
 def tenant() -> Tenant:
@@ -47,9 +47,8 @@ def tenant() -> Tenant:
     return _tenant.get()
 
 
-def work_for(who: Tenant) -> None:
-    """Set the tenant of the current task until the task ends."""
-    _tenant.set(who)
+work_for: Final[Callable[[Tenant], object]] = _tenant.set
+"""Set the tenant of the current task, and of the tasks that it starts from now on, until the next call."""
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -101,6 +102,9 @@ class Cache:
         self._shared = SharedObjects()
         self._outage = Outage()
         self._tasks: TaskGroup | None = None
+        self._context = contextvars.Context()
+        """The context of :meth:`start`. An informer lives longer than the reconcile or the review that needs it first,
+        whose namespace and log fields are not its own."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the cache runs."""
         self._stopped = False
@@ -131,6 +135,7 @@ class Cache:
         if self._stopped:
             raise errors.CacheNotStartedError("the cache has stopped: make another one")
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -147,7 +152,7 @@ class Cache:
     def _launch(self, informer: SharedInformer) -> None:
         if self._tasks is not None:
             resource = functools.partial(self._mapper.resource_for, informer.kind)
-            self._tasks.start_soon(informer.run, self._transport, resource)
+            self._context.run(self._tasks.start_soon, informer.run, self._transport, resource)
 
     def _check_loop(self, kind: type[Object]) -> None:
         """Raise RuntimeError if a task of another event loop would wait for the first list of ``kind``."""

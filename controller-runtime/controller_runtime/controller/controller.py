@@ -10,6 +10,7 @@ its sources. :meth:`Controller._conclude` alone handles the outcome of a reconci
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import random
 import time
@@ -221,6 +222,8 @@ class Controller:
         self._successes = metrics.RECONCILE_TOTAL.labels(name, SUCCESS)
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
+        self._context = contextvars.Context()
+        """The context of :meth:`start`, in which sources run that a reconcile adds."""
         self._started = False
         self._traces = True
         self._changed = anyio.Event()
@@ -234,7 +237,7 @@ class Controller:
     def watch(self, src: source.Source) -> None:
         """Add a source of requests. It starts with the controller, or now if the controller has started."""
         if self._tasks is not None:
-            self._tasks.start_soon(self._run_source, src)
+            self._context.run(self._tasks.start_soon, self._run_source, src)
         else:
             self._sources.append(src)
             self._changed.set()
@@ -309,7 +312,7 @@ class Controller:
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as sources:
-            self._tasks = sources
+            self._tasks, self._context = sources, contextvars.copy_context()
             waiting, self._sources = self._sources, []
             for src in waiting:
                 sources.start_soon(self._run_source, src)
@@ -363,14 +366,13 @@ class Controller:
         slow answers of the API server or for the client's rate limit.
         """
         active = metrics.ACTIVE_WORKERS.labels(self.name)
-        tenant = fairness.Tenant()
-        fairness.work_for(tenant)
         while True:
             try:
                 request, priority = await self.queue.get_with_priority(express=express)
             except workqueue.QueueShutDownError:
                 return
-            tenant.namespace = request.namespace
+            # Not reset: a task that outlives its reconcile keeps its own tenant, and the next request sets another one.
+            fairness.work_for(fairness.Tenant(request.namespace))
             active.inc()
             try:
                 await self._handle(request, priority)

@@ -16,7 +16,9 @@ ManagerError                      the options contradict each other, or the comp
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import anyio
@@ -144,6 +146,8 @@ class RunnableGroup:
         self._waiting: list[Runnable] = []
         self._running: list[_Member] = []
         self._tasks: TaskGroup | None = None
+        self._context = contextvars.Context()
+        """The context of :meth:`start`, in which members run that a reconcile adds."""
         self._stopping = False
         self._changed = anyio.Event()
 
@@ -169,7 +173,7 @@ class RunnableGroup:
         """Start all members in ``tasks``. Return when each is ready or has ended, or when the group is stopped."""
         if self._stopping:
             return
-        self._tasks = tasks
+        self._tasks, self._context = tasks, contextvars.copy_context()
         waiting, self._waiting = self._waiting, []
         members = [self._launch(tasks, runnable) for runnable in waiting]
         async with anyio.create_task_group() as readiness:
@@ -211,7 +215,8 @@ class RunnableGroup:
     def _launch(self, tasks: TaskGroup, runnable: Runnable) -> _Member:
         member = _Member(runnable)
         self._running.append(member)
-        tasks.start_soon(self._supervise, member, name=f"{self.name}: {describe(runnable)}")
+        name = f"{self.name}: {describe(runnable)}"
+        self._context.run(partial(tasks.start_soon, self._supervise, member, name=name))
         return member
 
     async def _supervise(self, member: _Member) -> None:

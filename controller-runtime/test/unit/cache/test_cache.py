@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller_runtime import cache as room
-from controller_runtime import offload
+from controller_runtime import fairness, log, offload
 from controller_runtime.apis.core.v1 import ConfigMap, Node
 from controller_runtime.cache import (
     ByObject,
@@ -454,6 +454,20 @@ async def test_a_transform_that_renames_an_object_loses_it(server: Any) -> None:
     cache = await server.start(by_object={ConfigMap: ByObject(transform=rename)})
     assert names(await cache.list(ConfigMap)) == []
     assert (await cache.get_informer(ConfigMap)).skipped == 2
+
+
+async def test_an_informer_has_not_the_context_of_the_reconcile_that_needs_it_first(server: Any) -> None:
+    contexts: list[tuple[str, dict[str, object]]] = []
+
+    def look(obj: dict[str, Any]) -> dict[str, Any]:
+        contexts.append((fairness.tenant().namespace, dict(log.context.bound())))
+        return obj
+
+    server.put("a")
+    cache = await server.start(by_object={ConfigMap: ByObject(transform=look)})
+    with fairness.working_for(fairness.Tenant("team-a")), log.into_context(reconcileID="1"):
+        assert names(await cache.list(ConfigMap)) == ["a"]
+    assert contexts == [("", {})]
 
 
 async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(server: Any) -> None:

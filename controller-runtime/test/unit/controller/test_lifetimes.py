@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller_runtime import cache, handler, log, reconcile, source
+from controller_runtime import cache, fairness, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
 from controller_runtime.log import captured as capture_logs
@@ -222,6 +222,43 @@ async def test_a_cancelled_error_of_a_reconcile_is_retried_as_any_error(make: Ma
     assert total(made, "reconcile_errors_total") == 2
     errors = [str(line["error"]) for line in lines if line["event"] == "Reconciler error"]
     assert errors[0].endswith("although the task was not cancelled: from a library")
+
+
+async def test_a_task_that_outlives_its_reconcile_works_for_its_own_namespace(make: Make) -> None:
+    tenants: list[tuple[str, str]] = []
+
+    class Starts:
+        async def reconcile(self, request: Request) -> Result:
+            tasks.start_soon(outlive, request)
+            return Result()
+
+    async def outlive(request: Request) -> None:
+        await anyio.sleep(10)
+        tenants.append((request.namespace, fairness.tenant().namespace))
+
+    async with anyio.create_task_group() as tasks, running(make(Starts())) as made:
+        for namespace in ("team-a", "team-b"):
+            made.queue.add(Request(namespace, "a"))
+            await anyio.sleep(1)
+        await anyio.sleep(10)
+    assert tenants == [("team-a", "team-a"), ("team-b", "team-b")]
+
+
+async def test_a_source_that_a_reconcile_adds_has_not_the_context_of_the_reconcile(make: Make) -> None:
+    contexts: list[tuple[str, str]] = []
+
+    class Watches:
+        async def reconcile(self, request: Request) -> Result:
+            made.watch(source.Func(feed))
+            return Result()
+
+    async def feed(_: handler.Queue) -> None:
+        contexts.append((reconcile_id(), fairness.tenant().namespace))
+
+    async with running(make(Watches())) as made:
+        made.queue.add(A)
+        await anyio.sleep(1)
+    assert contexts == [("", "")]
 
 
 async def test_a_cancelled_error_of_a_source_ends_the_controller_with_an_error(make: Make) -> None:

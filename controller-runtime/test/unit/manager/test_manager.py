@@ -65,6 +65,23 @@ async def test_what_is_added_at_run_time_starts_at_once_and_ends_with_the_rest(d
         mgr.add(Worker("too late", diary))
 
 
+async def test_what_is_added_at_run_time_has_not_the_log_fields_of_who_adds_it(
+    diary: list[str],
+) -> None:
+    class Logs(Worker):
+        async def start(self) -> None:
+            diary.append(str(dict(log.context.bound())))
+            await super().start()
+
+    mgr = new_manager()
+    async with running(mgr):
+        await mgr.elected.wait()
+        with log.into_context(reconcileID="1"):
+            mgr.add(Logs("late", diary))
+        await anyio.sleep(1)
+    assert diary[0] == "{}"
+
+
 async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) -> None:
     mgr = new_manager()
     mgr.add(Worker("good", diary))
