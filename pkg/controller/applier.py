@@ -119,8 +119,8 @@ class Memory:
     """The JSON of the desired JobSet for which the previous JobSet was deleted."""
     unstored: int | None = None
     """The number of attempts for which a rebuild has waited until the status contains it."""
-    terminating: datetime | None = None
-    """The time before which nothing is created, because the namespace is being terminated."""
+    terminating: float = 0.0
+    """The time on the event loop's clock before which nothing is created, because the namespace is being terminated."""
     reported: dict[str, frozenset[str]] = field(default_factory=dict)
     """For each event reason, the causes that have been reported and still exist."""
 

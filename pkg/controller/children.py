@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NoReturn
 
+import anyio
 import msgspec
 from controller_runtime import client, log, offload
 from controller_runtime.cache import CacheDegradedError
@@ -56,6 +57,8 @@ from .reports import Reports
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
+_SKEW: Final = timedelta(minutes=1)
+"""If the server's clock is further ahead of ours, the age of an object is unknown, and we do not wait for our clock."""
 _UNTIL_READABLE: Final = timedelta(seconds=30)
 _EVENT_REASON: Final = "JobSetRecreating"
 _NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
@@ -191,7 +194,7 @@ class Children:
             TransportError: the API server was unreachable.
         """
         memory, note = self._memories[train_job.key], trainjob.suspension_note(train_job)
-        if memory.terminating is not None and self._now() < memory.terminating:
+        if anyio.current_time() < memory.terminating:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
         try:
             adopts = state is JobSetState.ORPHAN
@@ -239,7 +242,7 @@ class Children:
         except ForbiddenError as error:
             if not error.has_cause("NamespaceTerminating"):
                 raise
-            memory.terminating = self._now() + _UNTIL_NAMESPACE_IS_GONE
+            memory.terminating = anyio.current_time() + _UNTIL_NAMESPACE_IS_GONE.total_seconds()
             raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
 
     async def write_children(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
@@ -605,7 +608,8 @@ class Children:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
             self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
             raise PendingError(message, UNTIL_DELETED)
-        if not is_observed(live) and created is not None and self._now() - created < _UNTIL_OBSERVED:
+        age = None if is_observed(live) or created is None else self._now() - created
+        if age is not None and -_SKEW < age < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         memory = self._memories[train_job.key]
         started = attempts.attempts_of(live.metadata, live.status)

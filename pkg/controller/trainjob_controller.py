@@ -27,7 +27,7 @@ from pkg.apply.drift import Wire
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
 from pkg.runtime.framework import InvalidFieldError, UnavailableError
-from pkg.util import trainjob
+from pkg.util import deadlines, trainjob
 from pkg.util.trainjob import ChildConflictError
 
 from . import reports
@@ -251,8 +251,8 @@ class TrainJobReconciler:
             left = None
         elif failed and any(isinstance(error, ChildConflictError) for error in failed):
             self.timer.set(request, _WHILE_A_NAME_IS_TAKEN)
-        if left is not None and (failed or pending is not None):
-            self.timer.set(request, left)
+        if left is not None and (failed or pending is not None or left > deadlines.LONGEST_WAIT):
+            self.timer.set(request, min(left, deadlines.LONGEST_WAIT))
         if len(failed) == 1:
             raise failed.pop()
         if failed:
@@ -467,7 +467,8 @@ def _set(
 class Timer(source.Source):
     """Enqueues TrainJobs after a given time.
 
-    A failing TrainJob does not have to wait for its next retry, which may be minutes away.
+    A failing TrainJob does not have to wait for its next retry, which may be minutes away. A TrainJob whose deadline is
+    far away is looked at again before the deadline: see :data:`.deadlines.LONGEST_WAIT`.
     """
 
     def __init__(self) -> None:

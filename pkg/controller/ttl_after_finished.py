@@ -20,7 +20,7 @@ from controller_runtime.rest import RestError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import indexer, runtime_ref_to_runtime_registry_key
-from pkg.util import offload, trainjob
+from pkg.util import deadlines, offload, trainjob
 
 from . import applier as writes
 
@@ -114,7 +114,7 @@ class TTLAfterFinished:
         return ctrl.Result()
 
     async def _time_left(self, train_job: TrainJob) -> timedelta | None:
-        """Return the time until the next step, or None if the TrainJob is kept. It is due if the time is not positive.
+        """Return how long to wait, or None if the TrainJob is kept. It is due if the time is not positive.
 
         In the last minute, announce the deletion.
         """
@@ -127,7 +127,7 @@ class TTLAfterFinished:
         # Subtract first: the sum of a time and a long ttl may exceed the year 9999.
         left = finished - now + timedelta(seconds=ttl)
         if left > _NOTICE:
-            return left - _NOTICE
+            return min(left - _NOTICE, deadlines.LONGEST_WAIT)
         if left > timedelta():
             due, since = format_time(finished + timedelta(seconds=ttl)), format_time(finished)
             message = _EXPIRING.format(due, source, ttl, since)

@@ -7,6 +7,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+LONGEST_WAIT: Final = timedelta(hours=1)
+"""The longest wait until the clock is read again. A timer follows the monotonic clock, and a deadline the wall clock.
+If the wall clock is set, or the machine was suspended, a timer for the whole of a long wait fires hours too late."""
 _LONGEST: Final = 1000 * 365 * 24 * 3600
 """The longest deadline in seconds. Longer deadlines are shortened to it: ``datetime`` ends with the year 9999."""
 _SKEW: Final = timedelta(days=1)

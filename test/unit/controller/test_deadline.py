@@ -60,6 +60,37 @@ async def test_a_train_job_fails_at_its_deadline_and_its_job_set_is_deleted() ->
     assert w.recorder.events == []
 
 
+async def test_the_wall_clock_is_read_each_hour_until_the_deadline() -> None:
+    w = await world(metadata={"creationTimestamp": format_time(START)}, activeDeadlineSeconds=86400)
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await w.reconciler.timer.start(queue)
+    for at in (0, 82799, -86400):  # the clock is set forward and back
+        began = anyio.current_time()
+        left = await after(w, at)
+        assert left == 86400 - at
+        queue.add(KEY, after=left)  # as the controller does
+        assert await queue.get() == KEY
+        queue.done(KEY)
+        assert anyio.current_time() - began == 3600
+    assert await after(w, 82800) == 3600
+    assert len(queue) == 0
+    assert not await has_ended(w, job_sets=1)
+    await after(w, 86400)
+    assert await has_ended(w)
+
+
+async def test_the_wall_clock_is_read_each_hour_while_reconciles_fail() -> None:
+    w = await world(metadata={"creationTimestamp": format_time(START)}, activeDeadlineSeconds=86400)
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await w.reconciler.timer.start(queue)
+    await w.server.delete(await w.server.get(ClusterTrainingRuntime, ("", "rt")))
+    began = anyio.current_time()
+    with pytest.raises(Exception, match="rt"):
+        await after(w, 0)
+    assert await queue.get() == KEY
+    assert anyio.current_time() - began == 3600
+
+
 async def test_a_failed_delete_is_tried_again_also_after_a_restart() -> None:
     w = await limited()
     await w.restart(interceptor.Funcs(delete=refuse))

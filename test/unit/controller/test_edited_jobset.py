@@ -143,6 +143,16 @@ async def test_a_young_job_set_whose_jobs_may_be_under_way_is_not_deleted_yet() 
     assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
 
 
+async def test_a_job_set_from_a_server_whose_clock_is_hours_ahead_does_not_wait_for_our_clock() -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    await w.edit_image()
+    w.now -= timedelta(seconds=30)
+    assert await w.reconcile() == ["apply JobSet dry run"]
+    w.now -= timedelta(hours=5)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+
+
 async def test_where_deleting_is_not_allowed_the_refusal_is_reported_and_nothing_changes() -> None:
     w = await suspended_world(GANG)
     w.server.role_may_delete = False
