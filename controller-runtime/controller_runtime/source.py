@@ -226,6 +226,11 @@ class _Dispatcher(Generic[T]):
             raised.release(error)
         return True
 
+    @property
+    def pending(self) -> int:
+        """The number of calls that wait, for their turn or to be tried again."""
+        return len(self._calls) + len(self._retries)
+
     async def run(self) -> None:
         """Run the queued calls in order, and retry those that failed, until cancelled."""
         number = 0
@@ -273,6 +278,11 @@ class _Dispatcher(Generic[T]):
 
 class Source(ABC):
     """Feeds a queue with requests."""
+
+    @property
+    def undelivered(self) -> int:
+        """The number of events that wait for a handler, also those that are tried again; 0 if the source keeps none."""
+        return 0
 
     @abstractmethod
     async def start(self, queue: Queue) -> None:
@@ -327,6 +337,11 @@ class Kind(SyncingSource, Generic[T]):
         """Why this kind cannot be listed or watched; None if it can."""
         return self._informer.problem if self._informer is not None else None
 
+    @property
+    def undelivered(self) -> int:
+        """The number of events that wait for the handler."""
+        return self._dispatcher.pending
+
     async def warm_up(self) -> None:
         """Watch the kind. Events start with :meth:`start`, which reports every existing object."""
         self._informer = await self._informers.get_informer(self._kind)
@@ -365,6 +380,11 @@ class Deferred(Source):
 
     def __str__(self) -> str:
         return f"{self._source}, when needed"
+
+    @property
+    def undelivered(self) -> int:
+        """The number of events that wait for the handler of the source that this one starts."""
+        return self._source.undelivered
 
     async def start(self, queue: Queue) -> None:
         """Wait, then start the source."""
@@ -436,6 +456,11 @@ class Channel(Source, Generic[T]):
 
     def __str__(self) -> str:
         return "channel source"
+
+    @property
+    def undelivered(self) -> int:
+        """The number of events that wait for the handler."""
+        return self._dispatcher.pending
 
     async def start(self, queue: Queue) -> None:
         """Handle one event after another; read the next from the stream when the previous one has been handled."""

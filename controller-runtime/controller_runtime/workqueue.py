@@ -25,7 +25,7 @@ import itertools
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import anyio
@@ -313,6 +313,21 @@ class PriorityQueue(Generic[T]):
     def in_progress(self) -> int:
         """The number of items that were handed out and are not done."""
         return len(self._working)
+
+    def overdue(self, late: float) -> Iterator[tuple[T, float | None]]:
+        """Yield the items that wait too long, each with the time when it should have become ready, or None if it is.
+
+        An item waits too long if its time passed more than ``late`` seconds ago, or if it is ready and not in progress
+        although a task waits in :meth:`get`. In a correct queue, no item stays in either state.
+        """
+        before = self._clock() - late
+        for entry in self._entries.values():
+            if entry.ready_at is not None:
+                is_overdue = entry.ready_at < before
+            else:
+                is_overdue = bool(self._getters) and entry.key not in self._working
+            if is_overdue:
+                yield entry.key, entry.ready_at
 
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from controller_runtime import source
 from controller_runtime.controller import Controller
+from controller_runtime.source import Source
 
 _LATE: Final = 1.0
 """A request may become ready this many seconds after its time."""
@@ -23,20 +23,17 @@ def forgotten(controller: Controller) -> Iterator[str]:
     Call it twice, some seconds apart: only descriptions that both calls yield are problems, because a worker or a timer
     may be about to act.
     """
-    queue = controller.queue
-    if queue.shutting_down:
+    if controller.queue.shutting_down:
         return
-    now = queue._clock()
-    for entry in queue._entries.values():
-        if entry.ready_at is not None and entry.ready_at < now - _LATE:
-            yield f"a request waits beyond its time: {controller.name} {entry.key} {entry.ready_at:.3f}"
-        if entry.ready_at is None and entry.key not in queue._working and queue._getters:
-            yield f"a request is ready, and a worker waits: {controller.name} {entry.key}"
+    for key, ready_at in controller.queue.overdue(_LATE):
+        if ready_at is None:
+            yield f"a request is ready, and a worker waits: {controller.name} {key}"
+        else:
+            yield f"a request waits beyond its time: {controller.name} {key} {ready_at:.3f}"
 
 
-def undelivered(controller: Controller, sources: Sequence[source.Source]) -> Iterator[str]:
+def undelivered(controller: Controller, sources: Sequence[Source]) -> Iterator[str]:
     """Yield a description of each source that has events for its handler. In a cluster at rest there is none."""
-    for src in sources:
-        kind = src._source if isinstance(src, source.Deferred) else src
-        if isinstance(kind, source.Kind) and (kind._dispatcher._calls or len(kind._dispatcher._retries)):
-            yield f"a handler does not get its events: {controller.name} {kind}"
+    for source in sources:
+        if source.undelivered:
+            yield f"a handler does not get its events: {controller.name} {source}"
