@@ -14,13 +14,11 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import GVK, NamespacedName, unstructured
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, TransportError
-from controller_runtime.serving import HTTPRequest
 
 pytestmark = pytest.mark.integration
-NOBODYS = unstructured(GVK("nobody.example.com", "v1", "Nothing"))
 
 
 class Stamp:
@@ -146,33 +144,3 @@ async def test_an_event_loop_that_stands_still_for_longer_than_the_lease_ends_it
     lease = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
     # The lease is not released: requests that the process sent before it blocked may still arrive.
     assert lease.spec.holder_identity
-
-
-async def test_a_kind_that_nobody_serves_degrades_itself_alone_and_is_named(
-    rest_config: Config, live_client: LiveClient, namespace: str
-) -> None:
-    mgr = stamping_manager(rest_config, namespace)
-    reconciler = Stamp(mgr.client, mgr.event_recorder_for("stamper"))
-    ctrl.new_controller_managed_by(mgr).for_(NOBODYS).complete(reconciler)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(mgr.start)
-        with anyio.fail_after(20):
-            await mgr.elected.wait()
-        await ask_for_stamp(live_client, namespace, "one")
-        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one is stamped")
-        response = await mgr.health_server._routes["/readyz"](HTTPRequest(path="/readyz"))
-        assert response.status == 200
-        assert b"Nothing.nobody.example.com is degraded" in response.body
-        mgr.stop()
-
-
-async def test_a_taken_port_ends_the_manager_with_its_address(rest_config: Config) -> None:
-    blocker = manager.Manager(rest_config, manager.Options(metrics_bind_address="127.0.0.1:0"))
-    blocker.metrics_server.listen()
-    try:
-        address = f"127.0.0.1:{blocker.metrics_server.port}"
-        mgr = manager.Manager(rest_config, manager.Options(metrics_bind_address=address))
-        with pytest.raises(manager.ManagerError, match=f"listen on {address}: Address already in use"):
-            await mgr.start()
-    finally:
-        blocker.metrics_server.close()

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP and webhook servers on real sockets; no API server."""
+"""What the HTTP, metrics and webhook servers serve to a client on loopback."""
 
 import asyncio
-import json
 import ssl
 import urllib.error
 import urllib.request
@@ -16,8 +15,11 @@ import anyio
 import pytest
 
 from controller_runtime import metrics, webhook
-from controller_runtime.serving import Address, HTTPRequest, HTTPResponse, Server, ServerError
+from controller_runtime.manager import ManagerError
+from controller_runtime.serving import KEEP_ALIVE, Address, HTTPRequest, HTTPResponse, Server
+from ctrl_testkit.managers import new_manager
 
+pytestmark = pytest.mark.real_time
 LOOPBACK = Address("127.0.0.1", 0)
 TRUSTING = ssl.create_default_context()
 TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
@@ -56,19 +58,6 @@ async def test_paths_are_exact_and_those_with_a_slash_serve_what_is_below() -> N
         assert (await fetch(f"http://{at}/a/b"))[0] == 404
 
 
-async def test_a_body_beyond_the_limit_is_not_read_whether_announced_or_not() -> None:
-    async with serving(Server(LOOPBACK, {"/a": echo}, max_body=1000)) as at:
-        assert await fetch(f"http://{at}/a", b"x" * 1000) == (200, b"POST /a 1000 False")
-        assert await fetch(f"http://{at}/a", b"x" * 1001) == (200, b"POST /a 0 True")
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(at.rpartition(":")[2]))
-        writer.write(b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-        writer.write(b"7d0\r\n" + b"x" * 2000 + b"\r\n0\r\n\r\n")
-        answer = await reader.read()
-        assert answer.endswith(b"POST /a 0 True")
-        writer.close()
-        await writer.wait_closed()
-
-
 async def test_a_request_in_work_is_finished_after_the_stop() -> None:
     began, go_on = anyio.Event(), anyio.Event()
 
@@ -87,12 +76,6 @@ async def test_a_request_in_work_is_finished_after_the_stop() -> None:
         await began.wait()
         asyncio.get_running_loop().call_later(0.2, go_on.set)
     assert answers == [(200, b"done")]
-
-
-async def test_a_taken_address_is_named() -> None:
-    async with serving(Server(LOOPBACK, {})) as at:
-        with pytest.raises(ServerError, match=rf"^listen on {at}: Address already in use$"):
-            Server(Address.parse(at), {}).listen()
 
 
 async def test_metrics_are_served_over_tls_with_a_certificate_of_our_own() -> None:
@@ -130,31 +113,12 @@ async def test_the_webhook_server_reads_seven_mebibytes_and_no_more(cert_dir: Pa
         assert await fetch(f"https://{at}/echo", b"x" * (size + 1)) == (200, b"POST /echo 0 True")
 
 
-async def test_a_connection_is_kept_for_longer_than_the_api_server_keeps_it() -> None:
-    from controller_runtime import serving
-
-    assert serving.KEEP_ALIVE > 90
-
-
-async def test_old_tls_is_refused(cert_dir: Path) -> None:
-    old = ssl.create_default_context()
-    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
-    old.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with serving(webhook.Server("127.0.0.1", 0, cert_dir)) as at:
-        port = int(at.rpartition(":")[2])
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=old)
-        assert writer.get_extra_info("ssl_object").version() == "TLSv1.2"
-        writer.close()
-        await writer.wait_closed()
+async def test_a_taken_port_ends_the_manager_with_its_address() -> None:
+    async with serving(Server(LOOPBACK, {})) as at:
+        mgr = new_manager(metrics_bind_address=at)
+        with pytest.raises(ManagerError, match=f"listen on {at}: Address already in use"):
+            await mgr.start()
 
 
-async def test_an_unknown_review_is_answered_as_json(cert_dir: Path) -> None:
-    class Never(webhook.Handler):
-        async def handle(self, request: Any) -> Any:
-            raise AssertionError
-
-    server = webhook.Server("127.0.0.1", 0, cert_dir)
-    server.register("/validate", Never())
-    async with serving(server) as at:
-        status, body = await fetch(f"https://{at}/validate", b"{}")
-    assert (status, json.loads(body)["kind"]) == (400, "Status")
+def test_a_connection_is_kept_for_longer_than_the_api_server_keeps_it() -> None:
+    assert KEEP_ALIVE > 90
