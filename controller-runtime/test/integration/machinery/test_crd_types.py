@@ -321,21 +321,6 @@ def test_a_type_without_one_is_an_error_with_class_and_field(field: Field) -> No
         custom_resource_definition(kind_with(field))
 
 
-def test_a_field_without_a_default_is_required() -> None:
-    class BoxSpec(Struct):
-        depth: int
-        height: int = 3
-        label: str | None = None
-
-    class Box(Object, group="example.com", version="v1", plural="boxes"):
-        spec: BoxSpec = pydantic.Field(default_factory=lambda: BoxSpec(depth=1))
-
-    version = custom_resource_definition(Box)["spec"]["versions"][0]
-    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert spec["required"] == ["depth"]
-    assert not any("default" in each for each in spec["properties"].values())
-
-
 KINDS = {field.name: kind_with(field, number) for number, field in enumerate(FIELDS)}
 VALUES = {msgspec.json.encode(each): each for field in FIELDS for each in (*field.good, *field.bad)}
 

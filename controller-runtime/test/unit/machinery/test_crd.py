@@ -3,13 +3,11 @@
 """From a model and its markers to a CustomResourceDefinition."""
 
 import json
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NewType
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 import pytest
 from pydantic import Field, ValidationError
-from typing_extensions import TypedDict
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, LocalObjectReference
@@ -122,8 +120,6 @@ def test_names_scope_columns_and_subresources(crd: dict[str, Any]) -> None:
         ),
         ("size", {"type": "integer", "format": "int32", "minimum": 0, "maximum": 9, "default": 0}),
         ("mode", {"type": "string", "enum": ["a", ""], "default": "a"}),
-        ("port", openapi.INT_OR_STRING),
-        ("memory", openapi.QUANTITY),
         (
             "tags",
             {
@@ -134,8 +130,6 @@ def test_names_scope_columns_and_subresources(crd: dict[str, Any]) -> None:
                 "x-kubernetes-list-type": "set",
             },
         ),
-        ("ratio", {"type": "number"}),
-        ("anything", {"x-kubernetes-preserve-unknown-fields": True}),
         ("on", {"type": "boolean", "default": False}),
     ],
 )
@@ -429,70 +423,6 @@ async def test_the_server_in_memory_keeps_what_has_no_schema_and_prunes_the_rest
     spec = {"whole": template, "values": {"a": {"b": [1]}}, "unknown": 1}
     made = await client.create(Holder.from_dict({"metadata": {"namespace": "n", "name": "h"}, "spec": spec}))
     assert made.to_dict()["spec"] == {"whole": template, "values": {"a": {"b": [1]}}}
-
-
-class Hiding(pydantic.BaseModel):
-    secret: pydantic.SecretStr
-
-
-@dataclass
-class HidingData:
-    secret: pydantic.SecretStr
-
-
-class HidingDict(TypedDict):
-    secret: pydantic.SecretStr
-
-
-Token = NewType("Token", pydantic.SecretStr)
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        pydantic.SecretStr,
-        pydantic.SecretBytes,
-        pydantic.SecretStr | None,
-        list[pydantic.SecretStr],
-        pydantic.Secret[int],
-        dict[str, list[pydantic.SecretStr | None]],
-        Hiding,
-        list[Hiding],
-        HidingData | None,
-        HidingDict,
-        Token,
-    ],
-)
-def test_a_field_that_would_be_written_as_asterisks_is_refused(annotation: Any) -> None:
-    with pytest.raises(TypeError, match=r"Login.password is a Secret\S*, which is written as asterisks"):
-        type("Login", (Struct,), {"__annotations__": {"password": annotation}, "__module__": __name__})
-
-
-class Later(Struct):
-    password: "Hidden"
-
-
-Hidden = pydantic.SecretStr
-
-
-def test_a_secret_that_is_declared_later_is_refused_before_anything_is_written() -> None:
-    with pytest.raises(TypeError, match=r"Later\.password is a SecretStr"):
-        Later.from_dict({"password": "a"})
-
-
-def test_a_secret_with_a_serializer_of_its_own_is_written_by_it() -> None:
-    reveal = pydantic.PlainSerializer(lambda held: held.get_secret_value(), return_type=str)
-
-    class Login(Struct):
-        password: Annotated[pydantic.SecretStr, reveal]
-
-        other: pydantic.SecretStr
-
-        @pydantic.field_serializer("other")
-        def shown(self, value: pydantic.SecretStr) -> str:
-            return value.get_secret_value()
-
-    assert Login.from_dict({"password": "a", "other": "b"}).to_dict() == {"password": "a", "other": "b"}
 
 
 class Inner(Struct):

@@ -4,12 +4,12 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypeVar
 
 import pydantic
 import pytest
 from pydantic import Field, SecretBytes, SecretStr
-from typing_extensions import TypeAliasType
+from typing_extensions import TypeAliasType, TypedDict
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import EnvVar, Secret
@@ -24,21 +24,71 @@ class Login(NamedTuple):
     password: SecretStr
 
 
+class Model(pydantic.BaseModel):
+    secret: SecretStr
+
+
+@dataclasses.dataclass
+class DataClass:
+    secret: SecretStr
+
+
+class Map(TypedDict):
+    secret: SecretStr
+
+
 @pytest.mark.parametrize(
     "annotation",
     [
-        TypeAliasType("Token", SecretStr),
+        SecretStr,
+        SecretBytes | None,
+        pydantic.Secret[int],
+        dict[str, list[SecretStr | None]],
+        list[Model],
+        DataClass | None,
+        Map,
+        NewType("Token", SecretStr),
         TypeAliasType("Tokens", list[SecretStr]),
-        Login,
         list[Login],
         S,
         tuple[SecretBytes, ...],
         Callable[[SecretStr], int],
     ],
 )
-def test_a_secret_behind_an_alias_a_tuple_or_a_variable_is_refused(annotation: Any) -> None:
-    with pytest.raises(TypeError, match=r"Made\.held is a Secret\w+, which is written as asterisks"):
+def test_a_field_of_any_type_that_would_be_written_as_asterisks_is_refused(annotation: Any) -> None:
+    with pytest.raises(TypeError, match=r"Made\.held is a Secret\S*, which is written as asterisks"):
         type("Made", (Struct,), {"__annotations__": {"held": annotation}, "__module__": __name__})
+
+
+def test_a_computed_field_that_would_be_written_as_asterisks_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Computed\.token is a SecretStr, which is written as asterisks"):
+
+        class Computed(Struct):
+            @pydantic.computed_field
+            def token(self) -> list[SecretStr] | None:
+                return [SecretStr("a")]
+
+
+class Later(Struct):
+    token: "LaterToken"
+
+
+class LaterComputed(Struct):
+    name: str
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def token(self) -> "LaterToken":
+        return LaterToken(self.name)
+
+
+LaterToken = SecretStr
+
+
+@pytest.mark.parametrize("kind", [Later, LaterComputed])
+def test_a_type_that_is_declared_later_is_refused_with_the_first_object(kind: type[Struct]) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.token is a SecretStr, which is written as"):
+        kind.from_dict({"name": "a", "token": "a"})
 
 
 class Anything(Struct):
@@ -125,12 +175,19 @@ async def test_no_verb_sends_the_asterisks(verb: str) -> None:
 
 
 def test_texts_of_asterisks_and_secrets_that_are_written_by_a_serializer_pass() -> None:
+    reveal = pydantic.PlainSerializer(lambda held: held.get_secret_value(), return_type=str)
+
     class Own(Struct):
         label: str
         first: SecretStr
         second: SecretStr = Field(default=SecretStr("hidden"), exclude=True)
+        third: Annotated[SecretStr, reveal]
 
-        @pydantic.field_serializer("first")
+        @pydantic.computed_field
+        def fourth(self) -> SecretStr:
+            return SecretStr("d")
+
+        @pydantic.field_serializer("first", "fourth")
         def written(self, value: SecretStr) -> str:
             return value.get_secret_value()
 
@@ -144,6 +201,8 @@ def test_texts_of_asterisks_and_secrets_that_are_written_by_a_serializer_pass() 
 
     stars = "*" * 10
     assert Text(held=stars).to_json() == b'{"held":"**********"}'
-    assert Own(label=stars, first=SecretStr("a")).to_json() == b'{"label":"**********","first":"a"}'
+    own = Own.from_dict({"label": stars, "first": "a", "third": "c"})
+    assert own.to_dict() == {"label": stars, "first": "a", "third": "c", "fourth": "d"}
+    assert own.to_json() == b'{"label":"**********","first":"a","third":"c","fourth":"d"}'
     assert Whole(label="**********", held=SecretStr("b")).to_dict() == {"label": stars, "held": "b"}
     assert Whole(label="**********", held=SecretStr("b")).to_json().endswith(b'"held":"b"}')
