@@ -97,6 +97,10 @@ SHAPES: Final[dict[str, Callable[[], BaseException]]] = {
         SystemExit,
         **dict.fromkeys(("__getattribute__", "__str__", "__repr__"), _raising(FAILURE)),
     ),
+    "every method of a CancelledError raises": _with(
+        asyncio.CancelledError,
+        **dict.fromkeys(("__getattribute__", "__str__", "__repr__"), _raising(FAILURE)),
+    ),
     "the cause is unreadable": _unreadable_cause,
     "a member is unreadable": lambda: BaseExceptionGroup("odd", [SHAPES["every method raises"]()]),
     "not hashable": _with(__hash__=None),

@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 import pytest
 
-import controller_runtime as ctrl
 from controller_runtime import cache, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -165,36 +164,6 @@ def test_a_cache_that_has_stopped_cannot_start_again() -> None:
     asyncio.run(briefly())
     with pytest.raises(cache.CacheNotStartedError, match="the cache has stopped: make another one"):
         asyncio.run(briefly())
-
-
-def test_a_manager_runs_once(host: str) -> None:
-    made = ctrl.Manager(rest.Config(host), ctrl.Options(metrics_bind_address="0"))
-
-    async def briefly() -> None:
-        made.stop()
-        await made.start()
-
-    asyncio.run(briefly())
-    with pytest.raises(ctrl.ManagerError, match=r"^manager already started$"):
-        asyncio.run(briefly())
-
-
-def test_the_client_in_memory_works_in_one_loop_after_the_other() -> None:
-    client = FakeClient()
-
-    async def first(kind: str) -> str:
-        async with client.watch(ConfigMap, namespace="ns") as events:
-            with anyio.fail_after(30):
-                await client.create(ConfigMap(metadata=ObjectMeta(namespace="ns", name=kind)))
-                return {event.object.name async for event in _until(events, kind)}.pop() and kind
-
-    async def _until(events: Any, name: str) -> Any:
-        async for event in events:
-            yield event
-            if event.object.name == name:
-                return
-
-    assert [asyncio.run(first(name)) for name in ("one", "two")] == ["one", "two"]
 
 
 def test_a_watch_of_the_fake_client_works_in_one_loop_after_the_other() -> None:

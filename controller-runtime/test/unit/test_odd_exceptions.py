@@ -93,40 +93,24 @@ async def test_a_handler_that_cannot_be_prepared_gets_events(served: Any, odd: O
     assert await served(Unprepared()) == 2
 
 
-@pytest.mark.parametrize("kind", ["from_object", "create"])
 async def test_an_event_passes_a_predicate_that_fails(
-    served: Any, odd: Odd, written: Written, *, kind: str
-) -> None:
-    def judge(_: object) -> NoReturn:
-        raise odd()
-
-    failing: predicate.Predicate[Any] = (
-        predicate.Funcs(create=judge) if kind == "create" else predicate.from_object(judge)
-    )
-    assert await served(handler.EnqueueRequestForObject(), failing) == 2
-    assert errors(written) == ["Predicate failed, so the event passes"] * 2
-
-
-@pytest.mark.parametrize("change", ["update", "delete"])
-async def test_a_change_passes_a_predicate_that_fails(
-    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written, *, change: str
+    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
 ) -> None:
     def judge(_: object) -> NoReturn:
         raise odd()
 
     queue: PriorityQueue[Request] = PriorityQueue()
-    failing: predicate.Predicate[Any] = predicate.Funcs(create=lambda _: False, update=judge, delete=judge)
+    failing: predicate.Predicate[Any] = predicate.Funcs(create=judge, update=judge, delete=judge)
     async with world.cache() as informers, anyio.create_task_group() as tasks:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject(), failing)
         tasks.start_soon(kind.start, queue)
         await kind.wait_for_sync()
-        world.put(make_pod("a"))
-        await settle()
-        world.put(make_pod("a")) if change == "update" else world.remove(make_pod("a"))
-        await settle()
+        for change in (world.put, world.put, world.remove):
+            change(make_pod("a"))
+            await settle()
+            queue.done(await queue.get())
         tasks.cancel_scope.cancel()
-    assert len(queue) == 1
-    assert errors(written) == ["Predicate failed, so the event passes"]
+    assert errors(written) == ["Predicate failed, so the event passes"] * 3
 
 
 async def test_a_generic_event_passes_a_predicate_that_fails(
@@ -158,64 +142,6 @@ async def test_a_check_for_work_that_fails_does_not_end_the_source(
     async with world.cache() as informers:
         await source.Prioritized(informers, Pod, needs_work).start(PriorityQueue())
     assert errors(written) == ["Objects that need work are not moved to the front"]
-
-
-async def test_an_index_function_that_fails_for_an_object_skips_it(
-    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
-) -> None:
-    def extract(obj: Pod) -> list[str]:
-        if obj.name == "a":
-            raise odd()
-        return [obj.name]
-
-    async with world.cache() as informers:
-        await informers.index_field(Pod, "by-name", extract)
-        await informers.get_informer(Pod)
-        for name in ("a", "b"):
-            world.put(make_pod(name))
-        await settle()
-        found = await informers.list(Pod, fields={"by-name": "b"})
-        assert [each.name for each in found] == ["b"]
-        assert sorted(each.name for each in await informers.list(Pod)) == ["a", "b"]
-    assert [line["msg"] for line in written() if line["level"] == "warn"] == ["Object skipped"]
-
-
-async def test_a_transform_that_fails_for_an_object_skips_it(
-    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
-) -> None:
-    def transform(obj: Any) -> Any:
-        if obj["metadata"]["name"] == "a":
-            raise odd()
-        return obj
-
-    options = ctrl.cache.Options(
-        random=lambda: 0.0, by_object={Pod: ctrl.cache.ByObject(transform=transform)}
-    )
-    async with world.cache(options) as informers:
-        await informers.get_informer(Pod)
-        for name in ("a", "b"):
-            world.put(make_pod(name))
-        await settle()
-        assert [each.name for each in await informers.list(Pod)] == ["b"]
-
-
-async def test_a_handler_of_a_cache_that_fails_stops_neither_the_others_nor_the_watch(
-    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
-) -> None:
-    heard: list[str] = []
-
-    def fail(*_: object) -> NoReturn:
-        raise odd()
-
-    async with world.cache() as informers:
-        informer = await informers.get_informer(Pod)
-        informer.add_event_handler(ctrl.cache.EventHandlerFuncs(on_add=fail))
-        informer.add_event_handler(ctrl.cache.EventHandlerFuncs(on_add=lambda obj, _: heard.append(obj.name)))
-        for name in ("a", "b"):
-            world.put(make_pod(name))
-            await settle()
-    assert heard == ["a", "b"]
-    assert errors(written) == ["Handler failed"] * 2
 
 
 async def test_an_event_whose_writer_fails_is_dropped_and_the_next_is_sent(
@@ -257,11 +183,11 @@ async def answered(endpoint: Any, body: bytes) -> Any:
     return json.loads(response.body)["response"]
 
 
-@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_a_validator_that_fails_rejects_the_request(
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "default"])
+async def test_a_validator_or_a_defaulter_that_fails_rejects_the_request(
     odd: Odd, written: Written, *, operation: str
 ) -> None:
-    class Judge(webhook.CustomValidator[ConfigMap]):
+    class Judge(webhook.CustomValidator[ConfigMap], webhook.CustomDefaulter[ConfigMap]):
         async def validate_create(self, obj: ConfigMap) -> list[str]:
             raise odd()
 
@@ -271,20 +197,12 @@ async def test_a_validator_that_fails_rejects_the_request(
         async def validate_delete(self, obj: ConfigMap) -> list[str]:
             raise odd()
 
-    endpoint = webhook.Webhook("/p", webhook.ValidatorHandler(ConfigMap, Judge()))
-    answer = await answered(endpoint, config_map_review(operation))
-    assert answer["allowed"] is False
-    assert answer["status"]["code"] >= 400
-    assert len(errors(written)) <= 1
-
-
-async def test_a_defaulter_that_fails_rejects_the_request(odd: Odd, written: Written) -> None:
-    class Defaulter(webhook.CustomDefaulter[ConfigMap]):
         async def default(self, obj: ConfigMap) -> None:
             raise odd()
 
-    endpoint = webhook.Webhook("/p", webhook.DefaulterHandler(ConfigMap, Defaulter()))
-    answer = await answered(endpoint, config_map_review())
+    handle = webhook.DefaulterHandler if operation == "default" else webhook.ValidatorHandler
+    endpoint = webhook.Webhook("/p", handle(ConfigMap, Judge()))
+    answer = await answered(endpoint, config_map_review("CREATE" if operation == "default" else operation))
     assert answer["allowed"] is False
     assert answer["status"]["code"] >= 400
     assert len(errors(written)) <= 1

@@ -107,3 +107,8 @@ async def test_a_webhook(error: Exception) -> None:
         )
         assert json.loads((await endpoint(review)).body)["response"]["allowed"] is False
     assert not any(frames(error))
+
+
+def test_a_readable_error_stays_what_it_is() -> None:
+    error = ExceptionGroup("group", [ValueError("a"), ExceptionGroup("b", [TypeError("c")])])
+    assert raised.readable(error) is error

@@ -146,34 +146,6 @@ async def test_a_backlog_of_handlers_that_never_wait_leaves_turns_to_other_tasks
     assert max(later - sooner for sooner, later in itertools.pairwise(turns)) == 16
 
 
-@pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
-@pytest.mark.parametrize("immediate", [True, False])
-async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
-    world: Any, immediate: bool, failure: type[BaseException]
-) -> None:
-    class Fussy(handler.EnqueueRequestForObject):
-        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
-            if evt.object.name == "bad":
-                raise failure("bad")
-            super().create(evt, queue)
-
-    Fussy.immediate = immediate
-
-    def judge(obj: Pod) -> bool:
-        if obj.name == "worse":
-            raise failure("worse")
-        return True
-
-    async with world.cache() as informers:
-        kind = source.Kind(informers, Pod, Fussy(), predicate.from_object(judge))
-        async with running(kind) as queue:
-            await kind.wait_for_sync()
-            for name in ("bad", "worse", "good"):
-                world.put(make_pod(name))
-            await settle()
-            assert await drain(queue) == [("ns/worse", 0), ("ns/good", 0)]
-
-
 async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_do_not(world: Any) -> None:
     class Slow(handler.EnqueueRequestForObject):
         async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:  # type: ignore[override]

@@ -28,6 +28,7 @@ from controller_runtime.machinery import GVK, NamespacedName, Object, metadata_o
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
+from ctrl_testkit.odd_exceptions import Odd, Written, errors
 from ctrl_testkit.small import names, settle
 
 CORE = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
@@ -279,15 +280,11 @@ async def test_an_index_is_registered_once_and_in_time(server: Any) -> None:
         await cache.index_field(ConfigMap, "b", lambda _obj: ())
 
 
-class OddError(Exception):
-    """An error of the caller's own."""
-
-
-async def test_a_transform_that_fails_on_one_object_loses_only_that(server: Any) -> None:
+async def test_a_transform_that_fails_on_one_object_loses_only_that(server: Any, odd: Odd) -> None:
     def fussy(obj: dict[str, Any]) -> dict[str, Any]:
         match obj.get("data"):
             case {"bad": "raise"}:
-                raise OddError("not this one")
+                raise odd()
             case {"bad": "nothing"}:
                 return None  # type: ignore[return-value]  # a transform might return it by mistake
             case {"bad": "nameless"}:
@@ -312,11 +309,13 @@ async def test_a_transform_that_fails_on_one_object_loses_only_that(server: Any)
     assert server.heard.take() == ["add good initial", "delete good unknown"]
 
 
-async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(server: Any) -> None:
+async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(
+    server: Any, odd: Odd, written: Written
+) -> None:
     watched = await server.watched()
 
     def fail(*_: Any) -> None:
-        raise OddError("no")
+        raise odd()
 
     informer = await watched.get_informer(ConfigMap)
     informer.add_event_handler(EventHandlerFuncs(on_add=fail, on_update=fail, on_delete=fail))
@@ -327,6 +326,7 @@ async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(s
         step("a")
         await settle()
     assert server.heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
+    assert errors(written) == ["Handler failed"] * 3
 
 
 async def test_what_labels_were_seen_is_not_kept(server: Any) -> None:
@@ -341,14 +341,22 @@ async def test_what_labels_were_seen_is_not_kept(server: Any) -> None:
     assert max(map(len, codec._shared)) < 1000
 
 
-async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(server: Any) -> None:
+async def test_an_index_function_that_fails_for_one_object_loses_only_that(
+    server: Any, odd: Odd, written: Written
+) -> None:
+    def extract(obj: ConfigMap) -> list[str]:
+        if obj.data is None:
+            raise odd()
+        return [obj.data["k"]]
+
     server.put("odd")
     server.put("even", data={"k": "v"})
     cache = await server.start()
-    await cache.index_field(ConfigMap, "k", lambda obj: [obj.data["k"]])
+    await cache.index_field(ConfigMap, "k", extract)
     assert names(await cache.list(ConfigMap, fields={"k": "v"})) == ["even"]
     assert names(await cache.list(ConfigMap)) == ["odd", "even"]
     assert (await cache.get_informer(ConfigMap)).skipped == 1
+    assert [line["msg"] for line in written() if line["level"] == "warn"] == ["Object skipped"]
 
 
 async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(server: Any) -> None:

@@ -497,13 +497,6 @@ async def test_without_recovery_a_programming_error_ends_the_controller(make: Ma
     assert total(made, "reconcile_panics_total") == 1
 
 
-async def test_an_ordinary_error_does_not_end_a_controller_without_recovery(make: Make) -> None:
-    async with running(make(Script(ValueError("no")), recover_panic=False)) as made:
-        made.queue.add(A)
-        await anyio.sleep(1)
-    assert total(made, "reconcile_total", result="success") == 1
-
-
 async def test_a_reconcile_that_takes_too_long_is_cancelled_and_retried(make: Make) -> None:
     script = Script()
     script.takes = 60

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -28,20 +30,12 @@ class Failing:
         return Result()
 
 
-async def test_a_reconcile_fails_once_and_is_tried_again(make: Make, odd: Odd, written: Written) -> None:
-    failing = Failing(odd)
-    async with running(make(failing)) as made:
-        made.queue.add(A)
-        await anyio.sleep(100)
-    assert failing.calls == 2
-    assert errors(written) == ["Reconciler error"]
-
-
-async def test_a_reconcile_with_a_time_limit_fails_once_and_is_tried_again(
-    make: Make, odd: Odd, written: Written
+@pytest.mark.parametrize("options", [{}, {"reconciliation_timeout": 5.0}, {"recover_panic": False}], ids=str)
+async def test_a_reconcile_fails_once_and_is_tried_again(
+    make: Make, odd: Odd, written: Written, *, options: dict[str, Any]
 ) -> None:
     failing = Failing(odd)
-    async with running(make(failing, reconciliation_timeout=5.0)) as made:
+    async with running(make(failing, **options)) as made:
         made.queue.add(A)
         await anyio.sleep(100)
     assert failing.calls == 2
@@ -62,16 +56,6 @@ async def test_a_terminal_error_from_any_cause_is_terminal(make: Make, odd: Odd,
         await anyio.sleep(100)
     assert calls == 1
     assert errors(written) == ["Reconciler error"]
-
-
-async def test_without_recovery_an_error_that_is_no_panic_ends_nothing(
-    make: Make, odd: Odd, written: Written
-) -> None:
-    failing = Failing(odd)
-    async with running(make(failing, recover_panic=False)) as made:
-        made.queue.add(A)
-        await anyio.sleep(100)
-    assert failing.calls == 2
 
 
 @pytest.mark.parametrize("shape", ["plain", "a circle of causes", "200 chained causes", "groups 500 deep"])
