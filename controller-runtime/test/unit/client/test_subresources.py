@@ -333,9 +333,3 @@ async def test_a_scale_in_the_place_of_its_object_is_refused() -> None:
     for call in calls:
         with pytest.raises(TypeError, match="obj must be the object that is scaled, such as a Deployment"):
             await call()
-
-
-async def test_a_fake_client_records_the_read_of_a_scale() -> None:
-    client = FakeClient(Deployment.from_dict({"metadata": NAMED.to_dict(), "spec": {"replicas": 1}}))
-    await client.subresource("scale").get(DEPLOYMENT)
-    assert [(call.verb, call.subresource) for call in client.calls] == [("get", "scale")]
