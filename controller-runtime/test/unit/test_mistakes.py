@@ -6,9 +6,10 @@ import asyncio
 import functools
 import gc
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -34,6 +35,23 @@ class NoArgument:
 class TwoArguments:
     async def reconcile(self, namespace: str, name: str) -> ctrl.Result:
         return ctrl.Result()
+
+
+class NotAsync:
+    def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        return ctrl.Result()
+
+
+class ReturnsNothing:
+    async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
+        def helper() -> int:
+            return 1
+
+        helper()
+
+
+async def no_result(request):  # type: ignore[no-untyped-def]  # as in a first attempt
+    str(request)
 
 
 class ReturnsBool:
@@ -130,6 +148,22 @@ class MayReturnNothingAsText:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "not async": (NotAsync, r"NotAsync\.reconcile must be declared with async def"),
+    "not async, as a function": (
+        lambda: reconcile.Func(NotAsync().reconcile),  # type: ignore[arg-type]
+        r"NotAsync\.reconcile must be declared with async def",
+    ),
+    "not async, behind the object": (
+        lambda: reconcile.AsReconciler(FakeClient(), ConfigMap, NotAsync()),  # type: ignore[arg-type]
+        r"NotAsync\.reconcile must be declared with async",
+    ),
+    "nothing": (ReturnsNothing, r"ReturnsNothing\.reconcile returns nothing; it must return a Result"),
+    "nothing, as a function": (
+        lambda: reconcile.Func(no_result),
+        "no_result returns nothing; it must return",
+    ),
+    "a class": (lambda: Good, "Good is a class: pass an instance"),
+    "an object": (object, "object has no method reconcile"),
     "async generator": (Yields, r"Yields\.reconcile yields; it must return a Result"),
     "method": (lambda: Good().reconcile, r"method has no method reconcile; use reconcile\.Func"),
     "no argument": (NoArgument, r"NoArgument\.reconcile must take one argument"),
@@ -443,7 +477,18 @@ def test_functions_of_which_nothing_is_certain_are_accepted() -> None:
         async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
             return ctrl.Result()
 
-    for reconciler in (Wrapped(), Decorated()):
+    class Delegates:
+        def reconcile(self, request: ctrl.Request) -> Awaitable[ctrl.Result]:
+            return Good().reconcile(request)
+
+    class OnlyRaises:
+        async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
+            raise NotImplementedError
+
+    delegates = reconcile.Func(lambda request: Good().reconcile(request))
+    mock: Any = AsyncMock()
+    reconcilers: list[Any] = [Wrapped(), Decorated(), Delegates(), OnlyRaises(), delegates, mock]
+    for reconciler in reconcilers:
         empty().for_(ConfigMap, predicates=iter([predicate.GenerationChanged()])).complete(reconciler)
     handler.enqueue_requests_from_map_func(lambda obj: asyncio.sleep(0, []))
     handler.enqueue_requests_from_map_func(functools.partial(coroutine))  # type: ignore[arg-type]

@@ -417,6 +417,21 @@ async def test_a_source_that_ended_hears_no_more(world: Any) -> None:
         assert len(queue) == 0
 
 
+async def test_a_deferred_source_begins_when_it_is_needed_and_says_so(world: Any) -> None:
+    needed = anyio.Event()
+    world.put(make_pod("a"))
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        deferred = source.Deferred(kind, needed.wait)
+        assert str(deferred) == "kind source: Pod, when needed"
+        async with running(deferred) as queue:
+            await anyio.sleep(3600)
+            assert (world.watched(), len(queue)) == ([], 0)
+            needed.set()
+            await settle()
+            assert (world.watched(), await drain(queue)) == (["pods"], [("ns/a", LOW_PRIORITY)])
+
+
 async def test_a_stream_of_events_is_filtered_and_handled_until_it_ends() -> None:
     send, receive = anyio.create_memory_object_stream[GenericEvent[Pod]](10)
     channel = source.Channel(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
-from unittest.mock import AsyncMock
+from typing import Any
 
 import anyio
 import pytest
@@ -16,11 +15,10 @@ from controller_runtime import builder, handler, predicate, rest, source
 from controller_runtime.apis.batch.v1 import CronJob, Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.controller import Controller, Options
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.manager import ControllerDefaults, Manager
 from controller_runtime.manager import Options as ManagerOptions
-from controller_runtime.reconcile import AsReconciler, ControllerError, Func, Request, Result
+from controller_runtime.reconcile import ControllerError, Request, Result
 
 
 class FakeManager:
@@ -171,6 +169,23 @@ async def test_metadata_alone_is_watched_if_that_is_enough(world: Any) -> None:
     assert seen == [metadata_only(ConfigMap)]
 
 
+async def test_a_controller_works_while_a_watch_is_not_needed_yet(world: Any) -> None:
+    needed, seen = anyio.Event(), Seen()
+    world.put(named(Pod, "a"))
+    async with world.cache() as informers:
+        made = (
+            builder.new_controller_managed_by(FakeManager(informers))
+            .named("late")
+            .watches(Pod, handler.EnqueueRequestForObject(), when=needed.wait)
+            .build(seen)
+        )
+        async with running(made):
+            assert world.watched() == []
+            needed.set()
+            await anyio.sleep(0.001)
+            assert seen.requests == ["ns/a"]
+
+
 def test_a_controller_is_named_after_its_kind_unless_it_has_a_name(mgr: FakeManager) -> None:
     plain = builder.new_controller_managed_by(mgr).for_(CronJob).build(Seen())
     assert (plain.name, plain.settings.kind) == ("cronjob", CronJob.gvk)
@@ -283,75 +298,6 @@ async def test_a_manager_runs_what_was_built_and_stops_it_in_order(world: Any) -
         mgr.stop()
     assert seen.requests == ["ns/a"]
     assert anyio.current_time() - 1000 == pytest.approx(10, abs=0.1)
-
-
-class NotAsync:
-    def reconcile(self, request: Request) -> Result:
-        return Result()
-
-
-class SaysNone:
-    async def reconcile(self, request: Request) -> None:
-        pass
-
-
-class ReturnsNothing:
-    async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
-        def helper() -> int:
-            return 1
-
-        helper()
-
-
-async def no_result(request):  # type: ignore[no-untyped-def]  # as in a first attempt
-    str(request)
-
-
-@pytest.mark.parametrize(
-    ("make", "problem"),
-    [
-        (NotAsync, "NotAsync.reconcile must be declared with async def"),
-        (SaysNone, "SaysNone.reconcile returns nothing; it must return a Result"),
-        (ReturnsNothing, "ReturnsNothing.reconcile returns nothing; it must return a Result"),
-        (lambda: NotAsync, "NotAsync is a class: pass an instance"),
-        (object, "object has no method reconcile"),
-        (lambda: Func(no_result), "no_result returns nothing; it must return a Result"),
-        (
-            lambda: Func(cast("Any", NotAsync().reconcile)),
-            "NotAsync.reconcile must be declared with async def",
-        ),
-        (
-            lambda: AsReconciler(FakeClient(), Pod, cast("Any", NotAsync())),
-            "NotAsync.reconcile must be declared with async",
-        ),
-    ],
-)
-def test_a_reconciler_that_could_only_fail_is_refused(
-    mgr: FakeManager, make: Callable[[], Any], problem: str
-) -> None:
-    with pytest.raises(ControllerError, match=problem):
-        builder.new_controller_managed_by(mgr).for_(Pod).complete(make())
-    assert mgr.added == []
-
-
-class Delegates:
-    def reconcile(self, request: Request) -> Awaitable[Result]:
-        return Seen().reconcile(request)
-
-
-class OnlyRaises:
-    async def reconcile(self, request):  # type: ignore[no-untyped-def]  # as in a first attempt
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    "reconciler", [Delegates(), OnlyRaises(), Func(lambda request: Seen().reconcile(request)), AsyncMock()]
-)
-def test_a_reconciler_that_may_work_is_taken(mgr: FakeManager, reconciler: Any) -> None:
-    if isinstance(reconciler, AsyncMock):
-        reconciler.reconcile = AsyncMock(return_value=Result())
-    builder.new_controller_managed_by(mgr).for_(Pod).complete(reconciler)
-    assert len(mgr.added) == 1
 
 
 def test_the_managers_defaults_are_not_the_options_of_a_controller(mgr: FakeManager) -> None:

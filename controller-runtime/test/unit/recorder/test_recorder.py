@@ -187,15 +187,6 @@ async def test_a_server_that_is_away_is_asked_again_after_half_then_whole_period
         assert len(await stored(client)) == 1
 
 
-async def test_a_refused_event_is_dropped_and_does_not_hold_up_the_next() -> None:
-    client, broken, _ = failing(1, ForbiddenError("no", code=403, reason="Forbidden"))
-    async with running(broken) as source:
-        source.event(POD, "Normal", "A", "refused")
-        source.event(POD, "Normal", "A", "taken")
-        await anyio.wait_all_tasks_blocked()
-    assert [event.message for event in await stored(client)] == ["taken"]
-
-
 @pytest.mark.parametrize(
     ("times", "error"),
     [
