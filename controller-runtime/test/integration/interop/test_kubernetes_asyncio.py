@@ -8,7 +8,6 @@ import dataclasses
 import gc
 import json
 import ssl
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio import watch as kubernetes_watch
 from kubernetes_asyncio.client import (
@@ -30,7 +29,7 @@ from kubernetes_asyncio.client import (
 from kubernetes_asyncio.stream import WsApiClient
 
 import controller_runtime as ctrl
-from controller_runtime import cache, rest
+from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
@@ -126,31 +125,6 @@ async def test_a_client_uses_a_token_that_was_renewed(
         assert await status_of(client, namespace) == 403  # known, and without permissions
 
 
-async def test_a_client_runs_the_login_plugin_again_when_the_token_has_expired(
-    control_plane: Environment, namespace: str, tmp_path: Path
-) -> None:
-    valid = await control_plane.add_service_account(namespace, "plugin")
-    token = (await valid.credentials.headers())["Authorization"].removeprefix("Bearer ")
-    script = written(
-        tmp_path / "plugin.py",
-        "import json, pathlib\n"
-        f"first = pathlib.Path({str(tmp_path / 'ran')!r})\n"
-        f"status = {{'token': {token!r}, 'expirationTimestamp': '2999-01-01T00:00:00Z'}}\n"
-        "if not first.exists():\n"
-        "    status = {'token': 'old', 'expirationTimestamp': '2001-01-01T00:00:00Z'}\n"
-        "first.touch()\n"
-        "kind = {'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential'}\n"
-        "print(json.dumps({**kind, 'status': status}))\n",
-    )
-    kubeconfig = control_plane.kubeconfig_for("nobody")
-    version = "client.authentication.k8s.io/v1"
-    plugin = {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
-    kubeconfig["users"][0]["user"] = {"exec": plugin}
-    config = await rest.config_from_dict(kubeconfig)
-    async with ApiClient(kubernetes_asyncio.configuration(config)) as client:
-        assert await status_of(client, namespace) == 403
-
-
 async def status_of(client: ApiClient, namespace: str) -> int:
     try:
         await CoreV1Api(client).list_namespaced_config_map(namespace)
@@ -194,24 +168,6 @@ async def test_our_client_works_with_their_login(their_client: ApiClient, namesp
     await client.delete_all_of(ConfigMap, namespace=namespace)
 
 
-async def test_a_cache_works_with_their_login(their_client: ApiClient, namespace: str) -> None:
-    made = cache.Cache(kubernetes_asyncio.transport(their_client))
-    client = LiveClient(kubernetes_asyncio.transport(their_client))
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(made.start)
-        informer = await made.get_informer(ConfigMap)
-        await client.create(ConfigMap(metadata=ObjectMeta(namespace=namespace, name="one")))
-        del informer
-
-        async def cached() -> bool:
-            return bool(
-                [each for each in await made.list(ConfigMap, namespace=namespace) if each.name == "one"]
-            )
-
-        await eventually(cached, reason="the ConfigMap is in the cache")
-        tasks.cancel_scope.cancel()
-
-
 def tls_of(authority: Authority, tmp_path: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*authority.server("server", ["127.0.0.1"]).write(tmp_path))
@@ -238,7 +194,7 @@ async def serving(handler: Any, tmp_path: Path) -> AsyncIterator[Config]:
 
 
 async def shell(request: web.Request) -> web.WebSocketResponse:
-    """Return what each message on the standard input has, in capitals, and end with the command as the error."""
+    """Write the command, and an error."""
     socket = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
     await socket.prepare(request)
     assert socket.ws_protocol == "v4.channel.k8s.io"
@@ -246,18 +202,8 @@ async def shell(request: web.Request) -> web.WebSocketResponse:
     if request.headers.get("Authorization") != "Bearer secret":
         await socket.close()
         return socket
-    if request.query.get("stdin") == "True":
-        async for message in socket:
-            if (
-                message.type is not WSMsgType.BINARY
-                or message.data[:1] != b"\0"
-                or message.data[1:] == b"exit"
-            ):
-                break
-            await socket.send_bytes(b"\1" + message.data[1:].upper())
-    else:
-        await socket.send_bytes(b"\1" + " ".join(request.query.getall("command")).encode())
-        await socket.send_bytes(b"\2!")
+    await socket.send_bytes(b"\1" + " ".join(request.query.getall("command")).encode())
+    await socket.send_bytes(b"\2!")
     causes = {"details": {"causes": [{"message": "7"}]}}
     await socket.send_bytes(b"\3" + json.dumps({"status": "Failure", **causes}).encode())
     await socket.close()
@@ -274,24 +220,6 @@ async def test_exec_returns_what_the_command_wrote(tmp_path: Path) -> None:
             "one", "team", command=["echo", "a b"], stdout=True, stderr=True, stdin=False, tty=False
         )
     assert output == "echo a b!"
-
-
-async def test_exec_passes_input_and_returns_the_exit_code(tmp_path: Path) -> None:
-    async with (
-        serving(shell, tmp_path) as config,
-        WsApiClient(kubernetes_asyncio.configuration(config)) as client,
-    ):
-        api: Any = CoreV1Api(client)  # its types know no socket as the result
-        opened = await api.connect_get_namespaced_pod_exec(
-            "one", "team", command="sh", stdin=True, stdout=True, _preload_content=False
-        )
-        async with opened as socket:
-            await socket.send_bytes(b"\0hello")
-            assert await socket.receive_bytes() == b"\1HELLO"
-            await socket.send_bytes(b"\0exit")
-            end = await socket.receive_bytes()
-    assert end[:1] == b"\3"
-    assert WsApiClient.parse_error_data(end[1:]) == 7
 
 
 async def terminal(request: web.Request) -> web.StreamResponse:

@@ -170,12 +170,6 @@ class TestOwnWrites:
             await settle()
         assert (await cache.get(kind, ("", "a"))).labels == {"x": "y"}
 
-    async def test_without_the_label_that_is_selected_are_not_remembered(self, server: Any) -> None:
-        cache = await server.start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
-        await cache.list(ConfigMap)
-        cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
-        assert await cache.list(ConfigMap) == []
-
     async def test_that_remove_the_selected_label_hide_the_object(self, server: Any) -> None:
         cache = await server.start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
         selected = {"labels": {"app": "x"}}

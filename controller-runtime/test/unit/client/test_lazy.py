@@ -12,7 +12,6 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import LiveClient, apply_lazily, merge_from, patch_lazily, with_field_owner
 from controller_runtime.client.live import ResponseObject
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import metadata_only
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
@@ -35,13 +34,6 @@ def test_the_object_is_decoded_once() -> None:
     assert stored.object.data == {"a": "1"}
     assert stored.known is stored.object
     assert stored.metadata is stored.object.metadata
-
-
-def test_metadata_alone_bear_the_names_of_their_kind() -> None:
-    partial = ResponseObject(
-        metadata_only(ConfigMap), text(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1")
-    )
-    assert (partial.object.api_version, partial.object.kind) == ("v1", "ConfigMap")
 
 
 async def test_a_client_that_knows_no_other_way_decodes() -> None:

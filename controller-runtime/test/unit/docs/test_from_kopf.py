@@ -10,22 +10,14 @@ import anyio
 import pytest
 
 import controller_runtime as ctrl
+from controller_runtime import webhook
+from controller_runtime.apis.core.v1 import Event
 from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import crd, field
 from ctrl_testkit.buckets import Storage, imported_page
+from ctrl_testkit.managers import running
 
 REQUEST = ctrl.Request("team-a", "one")
-
-
-class Queue:
-    """Keeps the requests that a source adds."""
-
-    def __init__(self) -> None:
-        self.requests: list[ctrl.Request] = []
-
-    def add(self, request: ctrl.Request, **options: object) -> None:
-        assert options == {}
-        self.requests.append(request)
 
 
 @pytest.fixture
@@ -43,18 +35,13 @@ def storage() -> Iterator[Storage]:
 
 
 @pytest.fixture
-def events() -> FakeRecorder:
-    return FakeRecorder()
-
-
-@pytest.fixture
 def client(page: dict[str, Any]) -> FakeClient:
     return FakeClient(crds=[crd.custom_resource_definition(page["Bucket"])])
 
 
 @pytest.fixture
-def reconciler(page: dict[str, Any], client: FakeClient, events: FakeRecorder, storage: Storage) -> Any:
-    return page["BucketReconciler"](client, events, storage)
+def reconciler(page: dict[str, Any], client: FakeClient, storage: Storage) -> Any:
+    return page["BucketReconciler"](client, FakeRecorder(), storage)
 
 
 async def create(page: dict[str, Any], client: FakeClient, name: str = "one", region: str = "north") -> Any:
@@ -63,32 +50,34 @@ async def create(page: dict[str, Any], client: FakeClient, name: str = "one", re
     return await client.create(page["Bucket"](metadata=metadata, spec=spec))
 
 
-async def test_a_bucket_is_provisioned_after_its_finalizer_is_stored(
-    page: dict[str, Any], client: FakeClient, reconciler: Any, storage: Storage, events: FakeRecorder
+async def test_buckets_are_provisioned_repaired_and_deleted(
+    page: dict[str, Any], client: FakeClient, storage: Storage, tmp_path: Path
 ) -> None:
-    made = await create(page, client)
-    assert await reconciler.reconcile(REQUEST) == ctrl.Result()
-    assert storage.buckets == {}
-    for _ in range(2):
-        assert await reconciler.reconcile(REQUEST) == ctrl.Result(requeue_after=300)
-    assert storage.buckets == {made.metadata.uid: 5}
-    assert events.reasons == ["Provisioned"]
-    stored = await client.get(page["Bucket"], REQUEST)
-    assert stored.status.used == len(made.metadata.uid)
-    assert stored.metadata.finalizers == ["example.com/bucket"]
-
-
-async def test_a_deleted_bucket_leaves_nothing_behind(
-    page: dict[str, Any], client: FakeClient, reconciler: Any, storage: Storage
-) -> None:
-    made = await create(page, client)
-    await reconciler.reconcile(REQUEST)
-    await reconciler.reconcile(REQUEST)
-    await client.delete(made)
-    await reconciler.reconcile(REQUEST)
-    assert storage.buckets == {}
-    assert await client.list(page["Bucket"]) == []
-    assert await reconciler.reconcile(REQUEST) == ctrl.Result()
+    for name, content in zip(("tls.crt", "tls.key"), webhook.SelfSigned().pair(), strict=True):
+        (tmp_path / name).write_bytes(content)
+    options = ctrl.Options(
+        metrics_bind_address="0", webhook_host="127.0.0.1", webhook_port=0, webhook_cert_dir=str(tmp_path)
+    )
+    mgr = ctrl.Manager(ctrl.Config("http://memory"), options, transport=client.transport)
+    await page["setup"](mgr, storage)
+    assert await client.list(Event) == []  # the server in memory serves the kinds that it has seen
+    assert mgr.webhook_server.paths == ["/validate-example-com-v1-bucket"]
+    async with running(mgr):
+        await mgr.elected.wait()
+        made = await create(page, client)
+        uid = made.metadata.uid
+        await anyio.sleep(1)
+        stored = await client.get(page["Bucket"], REQUEST)
+        assert (stored.status.used, stored.metadata.finalizers) == (len(uid), ["example.com/bucket"])
+        assert storage.buckets == {uid: 5}
+        storage.lose(uid, REQUEST)
+        await anyio.sleep(1)
+        assert storage.buckets == {uid: 5}
+        await client.delete(made)
+        await anyio.sleep(1)
+        assert (storage.buckets, await client.list(page["Bucket"])) == ({}, [])
+    (event,) = await client.list(Event)
+    assert (event.reason, event.message, event.count) == ("Provisioned", "The bucket has 5 GiB", 2)
 
 
 async def test_a_full_storage_is_asked_again_and_a_wrong_region_is_not(
@@ -102,15 +91,6 @@ async def test_a_full_storage_is_asked_again_and_a_wrong_region_is_not(
     await reconciler.reconcile(ctrl.Request("team-a", "two"))
     with pytest.raises(ctrl.TerminalError, match="no region is called nowhere"):
         await reconciler.reconcile(ctrl.Request("team-a", "two"))
-
-
-async def test_a_lost_bucket_is_requested(reconciler: Any, storage: Storage) -> None:
-    queue = Queue()
-    storage.buckets["uid"] = 5
-    storage.lose("uid", ("team-a", "one"))
-    with anyio.move_on_after(1):
-        await reconciler.lost(queue)
-    assert queue.requests == [REQUEST]
 
 
 async def test_a_fourth_bucket_of_a_team_is_refused(page: dict[str, Any], client: FakeClient) -> None:

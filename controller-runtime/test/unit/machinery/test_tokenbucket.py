@@ -19,18 +19,6 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_tokens_that_are_not_there_are_promised_one_after_the_other(clock: Clock) -> None:
-    bucket = TokenBucket(2, 2, clock)
-    assert [bucket.take() for _ in range(4)] == [0, 0, 0.5, 1.0]
-
-
-def test_an_idle_bucket_fills_no_higher_than_its_burst(clock: Clock) -> None:
-    bucket = TokenBucket(1, 2, clock)
-    bucket.take()
-    clock.now += 100
-    assert [bucket.take() for _ in range(3)] == [0, 0, 1]
-
-
 def test_try_take_promises_nothing(clock: Clock) -> None:
     bucket = TokenBucket(1, 1, clock)
     assert [bucket.try_take() for _ in range(3)] == [True, False, False]

@@ -201,6 +201,10 @@ async def test_a_request_that_makes_no_sense_is_a_400_inside_a_review(
         ),
         pytest.param({**review(), "request": None}, "AdmissionReview has no request", id="no request"),
         pytest.param(review(uid=""), "AdmissionReview has no request, or a request without uid", id="no uid"),
+        pytest.param(review(name=1), "body is not an AdmissionReview: ", id="a name that is a number"),
+        pytest.param(
+            {**review(), "apiVersion": "v1"}, "body is not an AdmissionReview: v1, Kind=Adm", id="version"
+        ),
     ],
 )
 async def test_a_body_that_is_no_review_is_a_400_status(body: Any, message: str) -> None:
