@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both sides of HTTP connections: a client's connection that ends in the test, without a socket, and a server's."""
+"""A server on loopback; and both sides of HTTP connections: a client's, which has no socket, and a server's."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -14,6 +17,32 @@ from controller_runtime.rest import http1
 from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 from controller_runtime.serving.connection import Connection
 from controller_runtime.serving.sharedstate import SharedState
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Run a server on loopback and yield its port; its connections are aborted at the end."""
+    writers = set[asyncio.StreamWriter]()
+
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
 
 
 class Line(asyncio.Transport):

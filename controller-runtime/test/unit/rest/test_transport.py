@@ -19,9 +19,9 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.envtest import Authority, eventually
-from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest.http1 import Bounds, keepalive_socket
+from ctrl_testkit.connections import listening
 
 pytestmark = pytest.mark.real_time
 
@@ -32,28 +32,14 @@ GET = rest.Request("GET", "/x")
 @asynccontextmanager
 async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Run a server that calls ``answer`` with the head of each request; yield its URL."""
-    writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        try:
-            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
-                await answer(head, writer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+            await answer(head, writer)
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        host, port = server.sockets[0].getsockname()
-        yield f"{'https' if tls else 'http'}://{host}:{port}"
-    finally:
-        server.close()
-        for writer in writers:
-            writer.close()
-        await server.wait_closed()
+    async with listening(serve, tls) as port:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
 def body(text: bytes) -> bytes:
@@ -162,37 +148,6 @@ async def test_a_line_without_an_end_is_given_up() -> None:
     assert sent < 1 << 27
 
 
-async def test_a_watch_in_a_reads_place_does_not_grow_for_ever() -> None:
-    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        while True:
-            writer.write(b'{"type":"ADDED"}\n' * 10_000)
-            await writer.drain()
-
-    async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
-        with pytest.raises(rest.TransportError, match="the response is larger than 16777216 bytes"):
-            await rest.RESTMapper(transport).discover(GVK("example.com", "v1", "Widget"))
-
-
-async def test_a_large_body_is_sent_whole_and_nobody_is_warned() -> None:
-    sent = b"x" * 3_000_000
-    received: list[bytes] = []
-
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        assert f"Content-Length: {len(sent)}" in head
-        received.append(await reader.readexactly(len(sent)))
-        writer.write(body(b"{}"))
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        async with rest.Transport(rest.Config(f"http://{host}:{port}")) as transport:
-            response = await transport.send(rest.Request("PUT", "/x", body=sent))
-    assert (response.status, received) == (200, [sent])
-
-
 async def test_several_warnings_arrive_as_one_header() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(
@@ -249,19 +204,6 @@ async def test_only_a_read_is_sent_again_when_its_connection_breaks(
         ):
             await transport.send(request_)
     assert len(heads) == tries
-
-
-async def test_an_answer_that_keeps_coming_may_take_its_time() -> None:
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
-        for _ in range(8):
-            await asyncio.sleep(0.7)
-            writer.write(b"x")
-            await writer.drain()
-
-    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        response = await transport.send(rest.Request("GET", "/x", timeout=5))
-        assert await response.read() == b"x" * 8
 
 
 async def test_an_answer_that_stops_coming_is_given_up() -> None:
@@ -328,18 +270,6 @@ def test_an_option_that_the_system_lacks_is_not_set(monkeypatch: pytest.MonkeyPa
     spec.loader.exec_module(module)
     with module.keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-
-
-async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        await writer.drain()
-        await asyncio.sleep(2.5)
-        writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
-
-    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        response = await transport.send(rest.Request("GET", "/x", stream=True, timeout=2))
-        assert [line async for line in response.lines()] == [b"late"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
