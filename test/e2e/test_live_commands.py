@@ -60,31 +60,6 @@ def override(**spec: Any) -> dict[str, Any]:
     return {"podTemplateOverrides": [pod_override(spec)]}
 
 
-@pytest.mark.parametrize(
-    ("cause", "code", "spec"),
-    [
-        ("never-fits", 1, {"trainer": {"resourcesPerNode": {"requests": {"nvidia.com/gpu": 16}, "limits": {"nvidia.com/gpu": 16}}}}),
-        ("suspended", 3, {"suspend": True}),
-        ("service-account-missing", 1, override(serviceAccountName="nope")),
-        ("node-selector", 1, override(nodeSelector={"zone": "moon"})),
-        ("claim-missing", 1, override(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nope"}}])),
-        ("secret-missing", 1, override(nodeSelector={"zone": "moon"}, volumes=[{"name": "d", "secret": {"secretName": "nope"}}])),
-        ("scheduling-gated", 3, override(schedulingGates=[{"name": "example.com/hold"}])),
-    ],
-)  # fmt: skip
-async def test_why_names_the_cause(
-    cause: str, code: int, spec: dict[str, Any], run: Run, cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    await create(cluster_client, cluster_namespace, **spec)
-
-    async def named() -> bool:
-        done = await run("why", "job", "-o", "json")
-        found = json.loads(done.out)["findings"]
-        return bool(found) and (found[0]["cause"], done.code) == (cause, code)
-
-    await eventually(named, timeout=60, reason=f"the cause is {cause}")
-
-
 async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
     run: Run, cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
@@ -162,17 +137,6 @@ async def test_a_failed_pods_log_ends_with_its_exit_code_and_why_cites_it(
     await eventually(failed, timeout=60, reason="a pod has failed")
     why = await run("why", "job")
     assert "exit code 3" in why.out
-
-
-@pytest.mark.parametrize(
-    "command", ["why", "get", "describe", "events", "logs", "progress", "wait", "suspend", "resume", "delete"]
-)
-async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Run) -> None:
-    done = await run(command, "nope")
-
-    assert (done.code, done.out) == (1, "")
-    assert len(done.err.splitlines()) == 1
-    assert "nope" in done.err
 
 
 async def test_get_watch_follows_a_train_job_to_its_end_in_a_pipe_and_on_a_terminal(
@@ -254,18 +218,3 @@ async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
 def own_image(runtime: dict[str, Any]) -> str:
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
     return str(job["template"]["spec"]["template"]["spec"]["containers"][0]["image"])
-
-
-async def test_the_manager_reports_once_that_a_train_job_has_not_started(
-    run: Run, cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    await create(cluster_client, cluster_namespace, **override(nodeSelector={"zone": "moon"}))
-
-    async def reported() -> bool:
-        found = json.loads((await run("events", "job", "-o", "json")).out)["items"]
-        reports = [each for each in found if each["reason"] == "TrainJobNotStarted"]
-        assert len(reports) <= 1
-        # The manager of a local cluster reads pods, because FailureEvidence is on there.
-        return bool(reports) and "no node has the labels zone=moon" in reports[0]["message"]
-
-    await eventually(reported, timeout=180, interval=2, reason="60 seconds have passed")

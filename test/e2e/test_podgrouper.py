@@ -3,30 +3,27 @@
 """The pod grouper as a process with its shipped rights, on pods that real controllers create."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import Event, Pod, ServiceAccount
-from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests, eventually, install_crds, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
-from controller_runtime.machinery.errors import NotFoundError
 from trainerctl.localcluster.cluster import Cluster
 
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from testkit.builders import crd_without_schema, written_runtime, written_train_job
+from testkit.builders import written_runtime, written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -75,8 +72,8 @@ class Grouper:
         ]
 
     @asynccontextmanager
-    async def running(self, how: signal.Signals = signal.SIGTERM) -> AsyncIterator[None]:
-        """Run a grouper during the block, and end it by the signal ``how``."""
+    async def running(self) -> AsyncIterator[None]:
+        """Run a grouper during the block."""
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "pkg.app", *self._arguments, cwd=ROOT, stderr=log
@@ -86,7 +83,7 @@ class Grouper:
             assert process.returncode is None, self._log.read_text()
         finally:
             if process.returncode is None:
-                process.send_signal(how)
+                process.terminate()
             await process.wait()
 
     def errors(self, namespace: str) -> list[str]:
@@ -238,26 +235,6 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
     assert [(leaf.name, leaf.parent, leaf.min_member) for leaf in leaves] == [("node-replica-0", "node", 3)]
 
 
-async def test_killed_in_the_middle_it_goes_on_to_the_same_groups(
-    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
-) -> None:
-    count = 60
-    await cluster_client.create(deployment(cluster_namespace, "web", count))
-
-    async def some_grouped() -> bool:
-        return len(await cluster_client.list(PodGroup, namespace=cluster_namespace)) >= 5
-
-    async with grouper.running(signal.SIGKILL):
-        await eventually(some_grouped, timeout=60, reason="some pods are grouped")
-    async with grouper.running():
-        named = await grouped("web-", count)
-
-    uids = {pod.name: pod.metadata.uid for pod in await cluster_client.list(Pod, namespace=cluster_namespace)}
-    assert named == {name: f"pg-{name}-{uids[name]}" for name in named}
-    groups = await cluster_client.list(PodGroup, namespace=cluster_namespace)
-    assert {group.name for group in groups} == set(named.values())
-
-
 async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
@@ -297,108 +274,3 @@ async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
         messages = await eventually(reported, timeout=60, reason="a pod has an event")
     label = "jobset.sigs.k8s.io/replicatedjob-name"
     assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}
-
-
-async def test_groups_that_were_deleted_come_back_and_follow_the_edits_of_their_owner(
-    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
-) -> None:
-    client, space = cluster_client, cluster_namespace
-    solo = {"name": "solo", "namespace": space}
-    batch = workload(
-        "batch/v1",
-        "Job",
-        space,
-        "batch",
-        {"parallelism": 2, "completions": 2, "template": template("job", restartPolicy="Never")},
-    )
-    batch.metadata.annotations = {"kai.scheduler/batch-min-member": "2"}
-
-    async def minimum(name: str) -> int | None:
-        try:
-            return (await client.get(PodGroup, (space, name))).spec.min_member
-        except NotFoundError:
-            return None
-
-    async with grouper.running():
-        pod = await client.create(Pod.from_dict({**template("solo"), "metadata": solo}))
-        dead = (await grouped("solo", 1))["solo"]
-
-        # A pod is created again from its own YAML, after its group was deleted with it.
-        await client.delete(pod, grace_period_seconds=0)
-
-        async def is_gone() -> bool:
-            return await minimum(dead) is None
-
-        await eventually(is_gone, timeout=60, reason="the group is deleted with its pod")
-        pod = await client.create(
-            Pod.from_dict({**template("solo"), "metadata": {**solo, "annotations": {ANNOTATION: dead}}})
-        )
-        expected = f"pg-solo-{pod.metadata.uid}"
-
-        async def is_grouped_again() -> bool:
-            annotations = (await client.get(Pod, pod.key)).annotations
-            return annotations.get(ANNOTATION) == expected and await minimum(expected) == 1
-
-        await eventually(is_grouped_again, timeout=10, reason="the pod has a new group")
-
-        # The pods of the Job have no event while their group is deleted and while its minimum changes.
-        job = await client.create(batch)
-        (name,) = set((await grouped("batch-", 2)).values())
-        assert await minimum(name) == 2
-        await client.delete(await client.get(PodGroup, (space, name)))
-
-        async def is_back() -> bool:
-            return await minimum(name) == 2
-
-        await eventually(is_back, timeout=10, reason="the deleted group is back")
-        body = b'{"metadata":{"annotations":{"kai.scheduler/batch-min-member":"1"}}}'
-        await client.patch(job, raw_patch(MERGE, body))
-
-        async def is_smaller() -> bool:
-            return await minimum(name) == 1
-
-        await eventually(is_smaller, timeout=10, reason="the edit has reached the group")
-    assert grouper.errors(space) == []
-
-
-async def test_a_gang_that_does_not_fit_requires_fewer_pods_as_soon_as_its_owner_is_edited(
-    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
-) -> None:
-    client, space = cluster_client, cluster_namespace
-    crd = crd_without_schema("ray.io", "v1", "RayCluster")
-    await wait_established(client, await install_crds(client, [crd]), timeout=60)
-
-    def ray_cluster(replicas: int, least: int) -> dict[str, Any]:
-        workers = {"groupName": "w", "replicas": replicas, "minReplicas": least, "maxReplicas": 4}
-        return {"headGroupSpec": {"template": template("head")}, "workerGroupSpecs": [workers]}
-
-    cluster = await client.create(workload("ray.io/v1", "RayCluster", space, "rc", ray_cluster(2, 2)))
-    gvk = cluster.gvk
-    owner = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": "rc", "uid": cluster.metadata.uid}
-
-    async def versions() -> dict[str, str | None]:
-        return {pod.name: pod.metadata.resource_version for pod in await client.list(Pod, namespace=space)}
-
-    async def required() -> tuple[int | None, dict[str, int | None]]:
-        spec = (await client.get(PodGroup, (space, f"pg-rc-{cluster.metadata.uid}"))).spec
-        return spec.min_member, {each.name: each.min_member for each in spec.sub_groups or ()}
-
-    async with grouper.running():
-        for name, group in (("rc-head", "headgroup"), ("rc-w-0", "w"), ("rc-w-1", "w")):
-            metadata: dict[str, Any] = {"name": name, "namespace": space}
-            metadata |= {"labels": {"ray.io/group": group}, "ownerReferences": [owner]}
-            await client.create(Pod.from_dict({**template("ray"), "metadata": metadata}))
-        await grouped("rc-", 3)
-        assert await required() == (3, {"headgroup": 1, "w": 2})
-        before = await versions()
-
-        for replicas, least, expected in ((2, 1, 1), (1, 1, 1), (2, 2, 2)):
-            spec = msgspec.json.encode({"spec": ray_cluster(replicas, least)})
-            await client.patch(cluster, raw_patch(MERGE, spec))
-
-            async def follows(expected: int = expected) -> bool:
-                return await required() == (1 + expected, {"headgroup": 1, "w": expected})
-
-            await eventually(follows, timeout=10, reason=f"the group requires {expected} workers")
-        assert await versions() == before  # no pod has had an event
-    assert grouper.errors(space) == []

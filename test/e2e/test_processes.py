@@ -18,7 +18,6 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
 from trainerctl.localcluster.cluster import Cluster
-from trainerctl.localcluster.components import PROCESSES
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
@@ -219,27 +218,6 @@ async def _until_ended(cluster: Cluster, command: str) -> None:
     await eventually(ended, timeout=60, reason=f"no process runs {command}")
 
 
-async def test_a_pod_reports_its_progress_with_its_token(
-    cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    code = (
-        "import json, os, ssl, time, urllib.request\n"
-        "at = os.environ.__getitem__\n"
-        "token = open(at('KUBEFLOW_TRAINER_SERVER_TOKEN')).read()\n"
-        "now = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())\n"
-        "status = {'progressPercentage': 42, 'lastUpdatedTime': now}\n"
-        "headers = {'Authorization': f'Bearer {token}', 'Content-Type': 'application/json'}\n"
-        "body = json.dumps({'trainerStatus': status}).encode()\n"
-        "request = urllib.request.Request(at('KUBEFLOW_TRAINER_SERVER_URL'), body, headers)\n"
-        "tls = ssl.create_default_context(cafile=at('KUBEFLOW_TRAINER_SERVER_CA_CERT'))\n"
-        "urllib.request.urlopen(request, context=tls)\n"
-    )
-    job = await _train_job(cluster_client, cluster_namespace, ["python", "-c", code], nodes=1)
-    await until(cluster_client, job, "Complete")
-    status = (await cluster_client.get(TrainJob, job.key)).to_dict()["status"]
-    assert status["trainerStatus"]["progressPercentage"] == 42
-
-
 REPORTING = """
 import os, time
 from kubeflow.trainer.backends.kubernetes import utils
@@ -384,28 +362,3 @@ async def test_a_pod_gets_its_environment_volumes_and_names(
     assert "bye" in json.dumps(pod.to_dict()["status"])
     entries = {path.name async for path in anyio.Path("/").iterdir()}
     assert not {"no", "deep"} & entries  # the machine's own file system did not change
-
-
-async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_restart(
-    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
-) -> None:
-    spec = {"containers": [_container("sh", "-c", "setsid sleep 3456 & exec sleep 3456")]}
-    pod = await _pod(cluster_client, cluster_namespace, "again", spec)
-
-    async def run() -> bool:
-        return commands_below(local_cluster.directory).count("sleep 3456") == 2
-
-    await eventually(run, timeout=60, reason="the processes run")
-    local_cluster.supervisor.kill([PROCESSES])
-    await _until_ended(local_cluster, "sleep 3456")
-    await local_cluster.restart()
-    await eventually(run, timeout=60, reason="the processes run again")
-
-    async def reported() -> bool:
-        status = ((await cluster_client.get(Pod, pod.key)).status.container_statuses or [])[0]
-        last = status.last_state.terminated if status.last_state else None
-        return status.restart_count == 1 and last is not None and last.reason == "ContainerStatusUnknown"
-
-    await eventually(reported, timeout=60, reason="the status shows the restart")
-    await cluster_client.delete(pod, grace_period_seconds=1)
-    await _until_ended(local_cluster, "sleep 3456")

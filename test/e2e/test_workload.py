@@ -2,21 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes' own gangs on a real cluster: its scheduler binds their pods together or not at all.
 
-``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases, and ``GANG_ROUNDS`` the number of random rounds.
+``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import random
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
 
-import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
@@ -35,7 +31,6 @@ from testkit.clusters import JOBSET, KUBERNETES, gang_kind, until
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 GANG = gang_kind()
-ROUNDS = int(os.environ.get("GANG_ROUNDS", "3"))
 NODES, GPUS = 4, 8
 JOB_OF_POD = "jobset.sigs.k8s.io/jobset-name"
 Start = Callable[..., Any]
@@ -217,55 +212,3 @@ async def test_a_gang_larger_than_a_quota_or_the_cluster_binds_no_pod_and_why_na
         await eventually(named, timeout=120, interval=1, reason=f"the answer is {cause}")
         assert (await bound(cluster_client, cluster_namespace))[name][0] == 0
         await cluster_client.delete_all_of(kind, namespace=cluster_namespace)
-
-
-async def settled(client: LiveClient, namespace: str, sizes: dict[str, int]) -> dict[str, int]:
-    """Return the number of bound pods by gang once it has not changed for a while."""
-    last: dict[str, tuple[int, int]] = {}
-    same = 0
-    with anyio.fail_after(240):
-        while same < 4:
-            await anyio.sleep(0.5)
-            found = await bound(client, namespace)
-            exist = all(found.get(name, (0, 0))[1] == size for name, size in sizes.items())
-            same = same + 1 if exist and found == last else 0
-            last = found
-    return {name: some for name, (some, _) in last.items()}
-
-
-async def fill(client: LiveClient, namespace: str, rng: random.Random, number: int) -> None:
-    """Create ordinary pods that take a random part of the GPUs."""
-    for index in range(rng.randrange(0, 4)):
-        amounts = {"nvidia.com/gpu": rng.choice((1, 4, 8))}
-        containers = [
-            {"name": "c", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}
-        ]
-        metadata = {"name": f"other-{number}-{index}", "namespace": namespace}
-        await client.create(Pod.from_dict({"metadata": metadata, "spec": {"containers": containers}}))
-
-
-async def test_in_random_rounds_with_other_pods_no_gang_is_ever_bound_in_part(
-    cluster_client: LiveClient, cluster_namespace: str, start: Start, figure: Any
-) -> None:
-    seed = int(os.environ.get("GANG_SEED", "1"))
-    parts: list[str] = []
-    seen: Counter[str] = Counter()
-    for number in range(ROUNDS):
-        rng = random.Random(f"{seed}/{number}")
-        sizes: dict[str, int] = {}
-        others = rng.random() < 0.5
-        if others:
-            await fill(cluster_client, cluster_namespace, rng, number)
-        for index in range(rng.randrange(1, 4)):
-            name, size = f"gang-{number}-{index}", rng.randrange(1, 7)
-            sizes[name] = size
-            await start(size, name=name, gpus=rng.choice((4, 8)), run_for="1h")
-        if not others:
-            await fill(cluster_client, cluster_namespace, rng, number)
-        for name, some in (await settled(cluster_client, cluster_namespace, sizes)).items():
-            seen["whole" if some == sizes[name] else "none" if some == 0 else "part"] += 1
-            if some not in (0, sizes[name]):
-                parts.append(f"round {number}: {some} of {sizes[name]} pods of {name} are bound")
-        await clear(cluster_client, cluster_namespace)
-    figure(f"random rounds of gangs ({dict(seen)}): bound in part", len(parts), at_most=0, unit="gangs")
-    assert seen["whole"], "no gang was ever bound, so the rounds show nothing"

@@ -10,7 +10,6 @@ import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import install_crds, read_manifests, wait_established
 from controller_runtime.machinery import GVK, Unstructured, openapi, unstructured
-from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -28,72 +27,6 @@ async def crds(live_client: LiveClient) -> None:
 
 def train_job(namespace: str, **spec: Any) -> Unstructured:
     return unstructured(TrainJob.gvk).from_dict(train_job_document(namespace, "rt", **spec))
-
-
-async def test_defaults_are_filled_in(live_client: LiveClient, namespace: str) -> None:
-    stored = await live_client.create(train_job(namespace))
-    assert stored["spec"] == {
-        "runtimeRef": {"name": "rt", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"},
-        "suspend": False,
-        "managedBy": "trainer.kubeflow.org/trainjob-controller",
-    }
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"runtimeRef": {"name": ""}}, "spec.runtimeRef.name"),
-        ({"managedBy": "me"}, "ManagedBy must be trainer.kubeflow.org/trainjob-controller or kueue"),
-        ({"podTemplateOverrides": [{"spec": {}}]}, "spec.podTemplateOverrides[0].targetJobs"),
-        (
-            {"trainer": {"resourcesPerNode": {"limits": {"cpu": "much"}}}},
-            "spec.trainer.resourcesPerNode.limits.cpu",
-        ),
-        (
-            {"trainer": {"env": [{"name": "A"}, {"name": "A"}]}},
-            'spec.trainer.env[1]: Duplicate value: {"name":"A"}',
-        ),
-    ],
-)
-async def test_bad_train_jobs_are_refused(
-    live_client: LiveClient, namespace: str, spec: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidError) as raised:
-        await live_client.create(train_job(namespace, **spec))
-    assert message in str(raised.value)
-
-
-async def test_the_runtime_of_a_job_cannot_be_changed(live_client: LiveClient, namespace: str) -> None:
-    stored = await live_client.create(train_job(namespace))
-    stored["spec"]["runtimeRef"]["name"] = "other"
-    with pytest.raises(InvalidError, match="field is immutable"):
-        await live_client.update(stored)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ({"torch": {}, "mpi": {}}, "Only one of the policy can be configured"),
-        (
-            {"numNodes": 1, "torch": {"elasticPolicy": {}}},
-            "numNodes should not be set if torch.elasticPolicy",
-        ),
-        (
-            {"torch": {"numProcPerNode": "many"}},
-            "NumProcPerNode must be equal to auto, cpu, gpu, or int value",
-        ),
-        ({"mpi": {"mpiImplementation": "Intel"}}, 'Unsupported value: "Intel"'),
-    ],
-)
-async def test_bad_runtimes_are_refused(
-    live_client: LiveClient, namespace: str, policy: dict[str, Any], message: str
-) -> None:
-    runtime = unstructured(TrainingRuntime.gvk).from_dict(
-        {"metadata": {"name": "rt", "namespace": namespace}, "spec": {"mlPolicy": policy}}
-    )
-    with pytest.raises(InvalidError) as raised:
-        await live_client.create(runtime)
-    assert message in str(raised.value)
 
 
 def shipped_manifests(folder: str, kind: GVK) -> list[dict[str, Any]]:

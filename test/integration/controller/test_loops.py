@@ -134,6 +134,3 @@ async def test_neither_a_resync_of_settled_jobs_nor_a_restart_sends_a_write(
     mpi = [job for job in jobs if job.spec.runtime_ref.name == "mpi"]
     assert len(read_at_restart) == len(mpi)
     assert all("/configmaps/" in path for path in read_at_restart)
-
-
-SECRET, HOSTS = "job-mpi-ssh-auth", "job-mpi-hostfile"

@@ -17,7 +17,6 @@ from hack.__main__ import generated
 
 ROOT = Path(__file__).resolve().parents[3]
 CRDS = ROOT / "config" / "crd"
-OWN_ANNOTATION = "controller-gen.kubebuilder.io/version"
 
 
 def test_the_committed_files_are_those_the_models_make() -> None:

@@ -340,13 +340,6 @@ async def test_a_killed_demo_leaves_no_process(
     await eventually(lambda: running_in(demo) == [], timeout=60, reason="the demo's processes have ended")
 
 
-def test_the_demo_ends_by_itself_with_a_complete_train_job(trainerctl: Trainerctl) -> None:
-    code, out, err = finish(trainerctl("demo"))
-    assert code == 0, out + err
-    assert re.search(r"TrainJob hello-torch is Complete, \S+ s after it was created", out), out
-    assert len(re.findall(r"^Pod +hello-torch-node-0-\d-\w+ +Succeeded +node-\d", out, re.MULTILINE)) == 3
-
-
 def test_a_component_that_cannot_start_is_named_with_its_log(
     trainerctl: Trainerctl, environ: dict[str, str], tmp_path: Path, directory: Path
 ) -> None:

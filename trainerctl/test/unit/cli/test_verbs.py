@@ -119,27 +119,6 @@ def test_help_fits_a_terminal_and_has_no_escape_codes_in_a_pipe(name: str, tmp_p
     assert ESCAPE.sub("", shown.out).split() == plain.out.split()
 
 
-@pytest.mark.parametrize("name", sorted(LEAVES.keys() - {"run"}))
-def test_an_unknown_flag_is_a_usage_error_that_names_it(name: str, tmp_path: Path) -> None:
-    words = [*name.split(), *least(LEAVES[name]), "--definitely-unknown"]
-    plain = piped(tmp_path, *words)
-    assert_plain(plain)
-    assert (plain.code, plain.out) == (2, "")
-    assert "unrecognized arguments: --definitely-unknown" in plain.err
-    shown = on_a_terminal(tmp_path, *words)
-    assert shown.code == 2
-    assert "unrecognized arguments: --definitely-unknown" in ESCAPE.sub("", shown.out)
-
-
-@pytest.mark.parametrize("name", [name for name, of in LEAVES.items() if least(of)])
-def test_a_missing_argument_is_a_usage_error_that_names_it(name: str, tmp_path: Path) -> None:
-    plain = piped(tmp_path, *name.split())
-    assert_plain(plain)
-    assert (plain.code, plain.out) == (2, "")
-    assert "error: the following arguments are required: " in plain.err
-    assert on_a_terminal(tmp_path, *name.split()).code == 2
-
-
 @pytest.fixture
 def nowhere(tmp_path: Path) -> str:
     """Return the kubeconfig of a server that does not listen."""
@@ -173,20 +152,6 @@ def test_a_server_that_cannot_be_reached_is_one_line(name: str, nowhere: str, tm
     assert "connection refused" in ESCAPE.sub("", shown.out).lower()
 
 
-def test_every_command_that_takes_a_context_is_tried_without_a_server() -> None:
-    assert set(LIVE) >= {
-        "get",
-        "why",
-        "describe",
-        "logs",
-        "wait",
-        "events",
-        "delete",
-        "suspend",
-        "resume",
-    }
-
-
 WITHOUT_CLUSTER = {"cluster up", "cluster build", "cluster list"}
 """Commands that do not need an existing cluster."""
 
@@ -199,18 +164,3 @@ def test_an_unknown_cluster_is_named(name: str, tmp_path: Path) -> None:
     assert_plain(plain)
     assert plain.code in (0, 1)
     assert "missing" in plain.out + plain.err
-
-
-@pytest.mark.parametrize("separator", [[], ["--"]])
-def test_run_passes_arguments_to_the_manager_with_and_without_a_separator(
-    separator: list[str], nowhere: str, tmp_path: Path
-) -> None:
-    plain = piped(tmp_path, "run", "--kubeconfig", nowhere, *separator, "--definitely-unknown")
-    assert_plain(plain)
-    assert (plain.code, plain.out) == (2, "")
-    assert plain.err == "trainer-controller-manager: flag provided but not defined: -definitely-unknown\n"
-
-
-def test_run_passes_words_after_the_separator_even_if_trainerctl_has_a_flag_of_that_name() -> None:
-    parsed = parser.parse(["run", "--name", "mine", "--", "--name", "theirs", "--", "x"])
-    assert (parsed.name, parsed.rest) == ("mine", ["--name", "theirs", "--", "x"])

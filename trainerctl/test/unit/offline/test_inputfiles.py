@@ -25,11 +25,6 @@ def write(tmp_path: Path, text: str, name: str = "job.yaml") -> str:
     return str(path)
 
 
-def read_one(tmp_path: Path, text: str, name: str = "job.yaml") -> inputfiles.InputObject:
-    (found,) = inputfiles.read([write(tmp_path, text, name)])
-    return found
-
-
 def complaint(tmp_path: Path, text: str, name: str = "job.yaml") -> str:
     def read_and_decode() -> None:
         for document in inputfiles.read([write(tmp_path, text, name)]):
