@@ -428,60 +428,59 @@ CASES: list[Any] = [
     )
 ]  # fmt: skip
 
-COMPARE = "Compare all logs: trainerctl logs llama -n team-a --step node --all. Read its log: "
-OUTPUTS: list[tuple[str, str]] = [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "The memory of the GPU ran out"),
-        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while", "The memory of the GPU ran out"),
-        ("[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout", COMPARE),
-        ("DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.", "Not all ranks met"),
-        ("RuntimeError: unable to write to file </torch_19_3>: No space left on device (28)", "The shared memory is full"),
-        ("OSError: [Errno 28] No space left on device", "A disk is full"),
-        ("401 Client Error: Unauthorized for url: https://hub.example/api/models/x", "A server refused the credentials"),
-        ("ImportError: libcudnn.so.9: cannot open shared object file", "The image lacks a package"),
-        ("ValueError: bad learning rate", ""),
-        ("RuntimeError: No CUDA GPUs are available", "The program found no GPU"),
-        ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).", "The image does not fit the GPU"),
-        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "The image does not fit the GPU"),
-        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "The GPU is faulty: let the node worker-0 be repaired"),
-        ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed", "set NCCL_DEBUG=INFO"),
-        ("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234", "Another rank ended first. Compare"),
-        ("E0612 10:01:02.1 7 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 42) of binary: python", "A process was killed"),
-        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.", "A process was killed"),
-        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.", "The shared memory is full"),
-        ("train.py: error: unrecognized arguments: --learning-rate 3", "The program refuses its arguments"),
-        ("There are not enough slots available in the system to satisfy the 8", "mpirun should start more processes"),
-        ("ssh: connect to host llama-node-0-1.llama port 22: Connection refused", "The launcher did not reach a worker"),
-        ("OSError: meta/lama-9 is not a local folder and is not a valid model identifier", "correct its name"),
-        ("ConnectionError: [Errno 101] Network is unreachable", "A server was not reached"),
-        ("SSLError: Max retries exceeded with url: / (certificate verify failed: self-signed certificate)", "certificate of a server is not trusted"),
-        ("PermissionError: [Errno 13] Permission denied: '/checkpoints/epoch-1'", "The program may not use this path"),
-        ("OSError: [Errno 30] Read-only file system: '/workspace/out'", "The program may not use this path"),
-        ("wandb.errors.UsageError: api_key not configured (no-tty).", "A server refused the credentials, or there are none"),
-        ("OSError: [Errno 98] Address already in use", "A port is in use"),
-        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "The memory of the GPU ran out"),
-        ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]", "Not all ranks met"),
-        ("botocore.exceptions.NoCredentialsError: Unable to locate credentials", "A server refused the credentials, or"),
-        ("botocore.errorfactory.NoSuchBucket: An error occurred when calling ListObjects", "A server does not have this"),
-        ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "A checkpoint or"),
-        ("RuntimeError: Error(s) in loading state_dict for M: size mismatch for fc.weight", "The checkpoint is of another model"),
-        ("RuntimeError: CUDA error: device-side assert triggered", "set CUDA_LAUNCH_BLOCKING=1"),
-        ("OSError: CUDA_HOME does not exist, unable to compile CUDA op(s)", "The image lacks the compiler of CUDA"),
-        ("OSError: [Errno 24] Too many open files", "The limit of open files is reached"),
-    ("ImportError: /opt/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister", "The libraries do not fit together"),
-    ("ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set", "No launcher started"),
-    ("RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.", "The program found no GPU"),
-    ("fatal: could not read Username for 'https://git.example': terminal prompts disabled", "A server refused the credentials"),
-    ("ClientError: An error occurred (SignatureDoesNotMatch) when calling the PutObject operation", "A server refused the credentials"),
-    ("ClientError: An error occurred (404) when calling the HeadObject operation: Not Found", "A server does not have this"),
-    ("ERROR: No matching distribution found for fancy-optim==9.9", "pip does not find the package"),
-    ("omegaconf.errors.ConfigAttributeError: Key 'modle' is not in struct", "The configuration has no such key"),
-    ("root@llama-node-0-0.llama: Permission denied (publickey).", "A server refused the SSH key"),
-    ("ORTE was unable to reliably start one or more daemons.", "The launcher did not reach a worker. Look at"),
-    ("/usr/bin/env: 'bash\\r': No such file or directory", "The script has line ends of Windows"),
-    ("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'", "A file is missing"),
-    ("MemoryError: Unable to allocate 40.0 GiB", "The memory ran out"),
+OUTPUTS = [
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while",
+    "[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout",
+    "DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.",
+    "RuntimeError: unable to write to file </torch_19_3>: No space left on device (28)",
+    "OSError: [Errno 28] No space left on device",
+    "401 Client Error: Unauthorized for url: https://hub.example/api/models/x",
+    "ImportError: libcudnn.so.9: cannot open shared object file",
+    "ValueError: bad learning rate",
+    "RuntimeError: No CUDA GPUs are available",
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
+    "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.1.2.3]:41234",
+    "E0612 10:01:02.1 7 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 42) of binary: python",
+    "RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.",
+    "RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.",
+    "train.py: error: unrecognized arguments: --learning-rate 3",
+    "There are not enough slots available in the system to satisfy the 8",
+    "ssh: connect to host llama-node-0-1.llama port 22: Connection refused",
+    "OSError: meta/lama-9 is not a local folder and is not a valid model identifier",
+    "ConnectionError: [Errno 101] Network is unreachable",
+    "SSLError: Max retries exceeded with url: / (certificate verify failed: self-signed certificate)",
+    "PermissionError: [Errno 13] Permission denied: '/checkpoints/epoch-1'",
+    "OSError: [Errno 30] Read-only file system: '/workspace/out'",
+    "wandb.errors.UsageError: api_key not configured (no-tty).",
+    "OSError: [Errno 98] Address already in use",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate",
+    "XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]",
+    "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+    "botocore.errorfactory.NoSuchBucket: An error occurred when calling ListObjects",
+    "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+    "RuntimeError: Error(s) in loading state_dict for M: size mismatch for fc.weight",
+    "RuntimeError: CUDA error: device-side assert triggered",
+    "OSError: CUDA_HOME does not exist, unable to compile CUDA op(s)",
+    "OSError: [Errno 24] Too many open files",
+    "ImportError: /opt/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
+    "ValueError: Error initializing torch.distributed: environment variable RANK expected, but not set",
+    "RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.",
+    "fatal: could not read Username for 'https://git.example': terminal prompts disabled",
+    "ClientError: An error occurred (SignatureDoesNotMatch) when calling the PutObject operation",
+    "ClientError: An error occurred (404) when calling the HeadObject operation: Not Found",
+    "ERROR: No matching distribution found for fancy-optim==9.9",
+    "omegaconf.errors.ConfigAttributeError: Key 'modle' is not in struct",
+    "root@llama-node-0-0.llama: Permission denied (publickey).",
+    "ORTE was unable to reliably start one or more daemons.",
+    "/usr/bin/env: 'bash\\r': No such file or directory",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
+    "MemoryError: Unable to allocate 40.0 GiB",
 ]  # fmt: skip
-"""What a training prints before it ends, and the beginning of what a person reads about it."""
+"""What a training prints before it ends."""
 
 
 def fails_with(code: int = 1, *log: str, **options: Any) -> State:
@@ -637,9 +636,16 @@ def scales_up(world: TrainJobObjects) -> None:
         world.event(pod, "TriggeredScaleUp", "pod triggered scale-up", kind="Normal", age=30)
 
 
-def inqueue(world: TrainJobObjects) -> None:
-    world.unscheduled()
-    world.group("scheduling.volcano.sh/v1beta1", queue="team", status={"phase": "Inqueue"})
+def inqueue(queue: str) -> State:
+    def state(world: TrainJobObjects) -> None:
+        world.unscheduled()
+        world.group("scheduling.volcano.sh/v1beta1", queue=queue, status={"phase": "Inqueue"})
+
+    return state
+
+
+def gave_up(reason: str) -> State:
+    return lambda world: failed(world, reason, "some pods failed")
 
 
 def kind_missing(version: str) -> State:
@@ -672,12 +678,14 @@ def of_a_scope(world: TrainJobObjects) -> None:
 
 
 VARIANTS: list[tuple[str, State]] = [
-    *((f"output: {line}", fails_with(1, line)) for line, _ in OUTPUTS),
+    *((f"output: {line}", fails_with(1, line)) for line in OUTPUTS),
     *((f"a kind of {group}", kind_missing(f"{group}/v1")) for group in (
-        "kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io", "resource.k8s.io", "scheduling.k8s.io", "trainer.kubeflow.org")),
+        "example.com", "kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io", "resource.k8s.io", "scheduling.k8s.io", "trainer.kubeflow.org")),
     *((words, waits_for("CreateContainerError", words)) for words in (
         "local processes have no images", "local processes run no such container", "no command specified",
-        "container init was OOM-killed (memory limit too low?)", "write /run/x: no space left on device")),
+        "container init was OOM-killed (memory limit too low?)", "write /run/x: no space left on device",
+        'failed to reserve container name "node": name is reserved for "abc"')),
+    ("a command that local processes lack", waits_for("ProcessesUnsupported", "container node has no command: local processes have no images")),
     ("deleted, and the children follow", ends_late(pods=False)),
     ("deleted, and a pod stays", ends_late()),
     ("deleted, and the node of a pod is lost", ends_late(node=True)),
@@ -686,8 +694,12 @@ VARIANTS: list[tuple[str, State]] = [
     ("image pull secrets missing", waits_for("ErrImagePull", "401 Unauthorized",
         'Unable to retrieve some image pull secrets (regcred); attempting to pull the image "registry.example/train:1"')),
     ("registry of an unknown authority", waits_for("ErrImagePull", "x509: certificate signed by unknown authority")),
+    ("registry without TLS", waits_for("ErrImagePull", "http: server gave HTTP response to HTTPS client")),
     ("pulls an image", pulls),
     ("a command that the shell does not find", fails_with(127, message="sh: 1: torchrunn: not found")),
+    ("an image of another architecture", fails_with(255, "exec /usr/bin/python: exec format error")),
+    ("an image of another architecture, for runc", fails_with(
+        255, "standard_init_linux.go:228: exec user process caused: exec format error")),
     ("a container that the node lost", fails_with(137, reason="ContainerStatusUnknown")),
     ("crashed and runs again", lambda w: w.container(
         phase="Running", restarts=3, running={"startedAt": when(20)}, last={"exitCode": 1, "reason": "Error"})),
@@ -698,7 +710,7 @@ VARIANTS: list[tuple[str, State]] = [
     ("an init container used too much memory", lambda w: w.container(
         init=True, waiting={"reason": "CrashLoopBackOff"}, restarts=3, last={"exitCode": 137, "reason": "OOMKilled"})),
     ("a hook after the start fails", hook_fails),
-    ("drained", drains),
+    ("drained, and the pods still end", drains),
     ("a device plugin that offers no devices", no_devices),
     ("illegal instruction", fails_with(132, "step 1")),
     ("terminated", fails_with(143, "step 1")),
@@ -707,6 +719,8 @@ VARIANTS: list[tuple[str, State]] = [
         "Container node of Pod llama-node-0-0-abcde (step node) ended with exit code 1 (Error): ValueError: bad rate")),
     ("failed, and pods cannot be read", failed_unread),
     ("failed without retries", failed_otherwise),
+    *((reason, gave_up(reason)) for reason in (
+        "MaxFailedIndexesExceeded", "FailedIndexes", "PodFailurePolicy", "ReachedMaxRestarts")),
     ("the deadline passed while a pod waited", waited_too_long),
     ("an init container runs for an hour", initializes_for_an_hour),
     ("the manager does nothing, and events cannot be read", ignored_and_unread),
@@ -714,8 +728,14 @@ VARIANTS: list[tuple[str, State]] = [
     ("no GPUs on a local cluster", on_a_local_cluster(no_gpus_at_all)),
     ("too large for a local cluster", on_a_local_cluster(crowd)),
     ("an autoscaler adds a node", scales_up),
-    ("waits in a queue of Volcano", inqueue),
+    ("waits in a queue of Volcano", inqueue("team")),
+    ("waits for Volcano", inqueue("")),
     ("no flavor of Kueue matches", pending_quota(f"{FLAVORS} flavor spot doesn't match node affinity")),
+    ("one flavor of Kueue matches", pending_quota(
+        f"{FLAVORS} flavor spot doesn't match node affinity, insufficient unused quota for cpu in flavor a100, 4 more needed")),
+    ("one flavor of Kueue is too small, and one has a taint", pending_quota(
+        f"{FLAVORS} {TOO_SMALL}, untolerated taint {{gpu true NoSchedule <nil>}} in flavor spot")),
+    ("a resource that Kueue's queue lacks", pending_quota(f"{FLAVORS} resource rdma/ib unavailable in ClusterQueue")),
     ("Kueue has no Workload", unseen_by_kueue()),
     ("Workloads cannot be read", unseen_by_kueue(unread="workloads is forbidden")),
     ("will be deleted", finished_with(3600)),
@@ -723,4 +743,4 @@ VARIANTS: list[tuple[str, State]] = [
     ("cannot be deleted", finished_with(10, age=600, failed="TrainJob cannot be deleted: forbidden")),
     ("will be deleted by the manager's configuration", finished_with(None, event="it will be deleted at noon")),
 ]  # fmt: skip
-"""States for the variants of remedies that no other case shows."""
+"""States for the variants of remedies and texts that no other case shows."""

@@ -3,40 +3,30 @@
 """Errors that a training prints before it ends: the line follows the exit code, and the advice fits the error."""
 
 import time
-from typing import Any
 
 import pytest
 
-from testkit.why.cases import OUTPUTS
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, condition, when
 
 
-@pytest.mark.parametrize(("line", "advice"), OUTPUTS)
-@pytest.mark.parametrize("where", ["log", "message", "crash loop"])
-def test_the_line_that_tells_the_cause_is_in_the_sentence(line: str, advice: str, where: str) -> None:
+@pytest.mark.parametrize("loops", [False, True], ids=["message", "crash loop"])
+def test_the_line_that_tells_the_cause_is_in_the_sentence_wherever_it_is_said(loops: bool) -> None:
     world = TrainJobObjects()
-    if where == "crash loop":
-        last: Any = {"exitCode": 1, "reason": "Error"}
-        world.waits("CrashLoopBackOff", "back-off 40s", last=last, restarts=4)
+    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    if loops:
+        world.waits("CrashLoopBackOff", "back-off 40s", last={"exitCode": 1, "reason": "Error"}, restarts=4)
+        log = ["step 10", line, "  in a traceback", "cleanup done"]
+        world.logs[world.pods[0]["metadata"]["name"], "node"] = log
     else:
-        world.ended(1, message=line if where == "message" else "")
-    if where != "message":
-        world.logs[world.pods[0]["metadata"]["name"], "node"] = [
-            "step 10",
-            line,
-            "  in a traceback",
-            "cleanup done",
-        ]
+        world.ended(1, message=line)
 
     found = world.verdict().findings[0]
 
-    assert found.cause == ("crash-loop" if where == "crash loop" else "container-failed")
-    assert found.summary.endswith(f": {line}") is bool(advice)
-    assert advice in found.advice
-    read = "Read its log: trainerctl logs llama -n team-a --step node --rank 0"
-    assert found.advice.startswith(read) is not bool(advice)
-    assert read in found.advice
+    assert found.cause == ("crash-loop" if loops else "container-failed")
+    assert found.summary.endswith(f": {line}")
+    assert found.advice.startswith("The memory of the GPU ran out")
+    assert "Read its log: trainerctl logs llama -n team-a --step node --rank 0" in found.advice
 
 
 def test_an_error_before_the_last_traceback_did_not_end_the_training() -> None:
@@ -149,16 +139,6 @@ def test_the_end_of_a_long_line_tells_the_cause_of_the_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "advice"), [(135, "Usually the shared memory is full"), (139, "To see where")]
-)
-def test_a_signal_without_a_word_in_the_log_has_a_remedy(code: int, advice: str) -> None:
-    world = TrainJobObjects()
-    world.ended(code)
-
-    assert world.verdict().findings[0].advice.startswith(advice)
-
-
-@pytest.mark.parametrize(
     ("killed", "restarts", "expected"),
     [
         (35, 3, ("probe-failing", "error")),
@@ -204,22 +184,6 @@ def test_a_pod_that_a_failed_probe_ended_for_good_is_no_lack_of_memory() -> None
         world.verdict().findings[0].summary
         == "the kubelet killed the container node because its startup probe failed"
     )
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["exec /usr/bin/python: exec format error",
-     "standard_init_linux.go:228: exec user process caused: exec format error"],
-)  # fmt: skip
-def test_an_image_for_another_architecture_is_a_command_that_cannot_be_executed(line: str) -> None:
-    world = TrainJobObjects()
-    world.ended(255)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line]
-
-    found = world.verdict().findings[0]
-
-    assert (found.cause, line in found.summary) == ("command-not-found", True)
-    assert "architecture" in found.advice
 
 
 def test_long_lines_are_cut_and_read_in_bounded_time() -> None:
@@ -281,56 +245,6 @@ def test_without_the_output_of_the_rank_that_failed_the_first_that_waited_for_it
     assert "Compare all logs" in first.advice
 
 
-def test_a_container_that_its_node_lost_did_not_run_out_of_memory() -> None:
-    world = TrainJobObjects()
-    world.ended(
-        137,
-        "ContainerStatusUnknown",
-        message="The container could not be located when the pod was terminated",
-    )
-
-    found = world.verdict().findings[0]
-
-    assert (found.cause, "worker-0" in found.summary, "memory" in found.advice) == ("node-lost", True, False)
-
-
-@pytest.mark.parametrize(
-    ("message", "advice"),
-    [
-        ("failed to generate container spec: no command specified", "Set spec.trainer.command"),
-        (
-            "runc create failed: container init was OOM-killed (memory limit too low?): unknown",
-            "Raise the memory",
-        ),
-        ("mkdir /var/lib/containerd/x: no space left on device", "Free disk space on the node worker-0"),
-        (
-            'failed to reserve container name "node": name is reserved for "abc"',
-            "Check the load and the disk of the node",
-        ),
-    ],
-)
-def test_a_container_that_cannot_be_created_has_a_remedy_that_fits(message: str, advice: str) -> None:
-    world = TrainJobObjects()
-    world.waits("CreateContainerError", message)
-
-    assert world.verdict().findings[0].advice.startswith(advice)
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["tls: failed to verify certificate: x509: certificate signed by unknown authority",
-     "http: server gave HTTP response to HTTPS client"],
-)  # fmt: skip
-def test_a_registry_that_the_nodes_do_not_trust_is_reached(words: str) -> None:
-    world = TrainJobObjects()
-    world.waits("ErrImagePull", f"failed to do request: {words}")
-
-    found = world.verdict().findings[0]
-
-    assert found.cause == "image-pull"
-    assert found.summary.startswith("the nodes do not trust the registry of the image")
-
-
 def test_a_container_that_the_deadline_of_its_pod_ended_did_not_fail() -> None:
     world = TrainJobObjects()
     world.ended(143)
@@ -378,20 +292,6 @@ def test_a_deadline_that_passed_before_a_pod_started_names_what_the_pod_waited_f
         is waited
     )
     assert found.advice.startswith("Correct what kept the pod from starting") is waited
-
-
-@pytest.mark.parametrize(
-    ("message", "advice"),
-    [
-        ("container node has no command: local processes have no images", "Set spec.trainer.command"),
-        ("container node runs sshd: not supported by local processes", "Use a cluster that runs containers"),
-    ],
-)
-def test_what_local_processes_cannot_run_has_a_remedy(message: str, advice: str) -> None:
-    world = TrainJobObjects()
-    world.waits("ProcessesUnsupported", message)
-
-    assert world.verdict().findings[0].advice.startswith(advice)
 
 
 @pytest.mark.parametrize(
