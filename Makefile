@@ -173,15 +173,18 @@ mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is
 COUNT ?= 300
 ONLY ?=
 MUTATION := build/mutation
+# cosmic-ray reads only the files below ONLY, because it needs a quarter of an hour for all; each draw has its own session and configuration.
 .PHONY: mutation-score
 mutation-score: $(VENV)/.dev ## Make COUNT random edits below ONLY, one at a time, and list those that no unit test notices; takes hours, and continues where it was stopped
 	@test -d $(MUTATION) || git clone --quiet --shared . $(MUTATION)
 	@git -C $(MUTATION) checkout --quiet --force HEAD
 	export PATH="$(abspath $(BIN)):$$PATH"; cd $(MUTATION); \
-	test -f session.sqlite || { cosmic-ray init hack/mutation-score.toml new.sqlite; \
-		python -m hack.mutation_score --draw new.sqlite --seed $(or $(SEED),1) --count $(COUNT) $(if $(ONLY),--only $(ONLY)); mv new.sqlite session.sqlite; }; \
-	cosmic-ray exec hack/mutation-score.toml session.sqlite; \
-	cr-report --surviving-only --show-diff session.sqlite
+	draw=$$(tr '/ ' '.+' <<<"$(or $(ONLY),all)-$(or $(SEED),1)-$(COUNT)"); \
+	test -f $$draw.sqlite || { $(if $(ONLY),sed 's|^module-path = .*|module-path = [$(foreach path,$(ONLY),"$(path)",)]|',cat) hack/mutation-score.toml >$$draw.toml; \
+		cosmic-ray init $$draw.toml new.sqlite; \
+		python -m hack.mutation_score --draw new.sqlite --seed $(or $(SEED),1) --count $(COUNT); mv new.sqlite $$draw.sqlite; }; \
+	cosmic-ray exec $$draw.toml $$draw.sqlite; \
+	cr-report --surviving-only --show-diff $$draw.sqlite
 
 # Both locks contain the same releases; build.lock and image.lock are parts of them.
 .PHONY: audit

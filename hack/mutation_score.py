@@ -28,7 +28,7 @@ ADDRESS_SPACE = 8 << 30
 NEVER_RUN = "core/ReplaceBinaryOperator_BitOr_"  # mostly edits of annotations, which are not evaluated
 
 
-def draw(session: Path, seed: int, count: int, only: Sequence[str]) -> None:
+def draw(session: Path, seed: int, count: int) -> None:
     """Keep ``count`` edits of a session, at most one of each line, which the seed determines, and delete all others."""
     chance = random.Random(seed)  # noqa: S311 no secret
     with closing(sqlite3.connect(session)) as connection, connection as database:
@@ -38,7 +38,7 @@ def draw(session: Path, seed: int, count: int, only: Sequence[str]) -> None:
         )
         edits = defaultdict[tuple[str, int], list[str]](list)
         for job, operator, module, row in found:
-            if module.startswith(tuple(only)) and not operator.startswith(NEVER_RUN):
+            if not operator.startswith(NEVER_RUN):
                 edits[module, row].append(job)
         lines = list(edits)
         chance.shuffle(lines)
@@ -85,10 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draw", type=Path, metavar="SESSION", help="draw; without it, run tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--only", nargs="*", default=[""], metavar="PATH", help="where to draw from")
     given = parser.parse_args(arguments)
     if given.draw is not None:
-        draw(given.draw, given.seed, given.count, given.only)
+        draw(given.draw, given.seed, given.count)
         return 0
     difference = ["git", "diff", "--name-only"]
     (file,) = subprocess.run(difference, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()  # noqa: S603
