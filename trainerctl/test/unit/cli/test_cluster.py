@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_runtime.envtest import Component, file_lock
+from controller_runtime.envtest import Component, Supervisor, file_lock
 
 from trainerctl.cli import cluster, parser
 from trainerctl.cli.terminal import Console
@@ -95,3 +95,36 @@ async def test_start_says_how_to_start_the_manager_and_down_says_that_a_stopped_
         assert await cluster.down_command(down, Console(), Console(stderr=True)) == 0
         assert capsys.readouterr().out == f"{said}\n"
     assert not await anyio.Path(directory).exists()
+
+
+@pytest.mark.real_time
+async def test_the_state_of_each_component_is_shown_and_the_cluster_is_healthy_if_all_are(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    components = [Component(name, ["/bin/sleep", "6804"]) for name in ("etcd", "kwok")]
+    supervisor = Supervisor(directory, tied=True)
+
+    async def shown(*words: str) -> tuple[int, list[list[str]]]:
+        function = cluster.status_command if words[0] == "status" else cluster.list_command
+        code = await function(parser.parse(["cluster", *words]), Console(width=200), Console(stderr=True))
+        return code, [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    try:
+        pids = [str(supervisor.start(each).identity.pid) for each in components]
+        State("https://127.0.0.1:1", "", 3, components).write(directory)
+        code, (_head, *rows) = await shown("status")
+        assert (code, rows[:2]) == (0, [["etcd", "healthy", pids[0]], ["kwok", "healthy", pids[1]]])
+        kubeconfig = str(directory / "admin.kubeconfig")
+        assert rows[2:] == [["logs:", str(directory / "logs")], ["export", f"KUBECONFIG={kubeconfig}"]]
+        assert (await shown("list"))[1][1:] == [["default", "healthy", "3", kubeconfig]]
+        assert await cluster.running() == f"the local cluster default runs: export KUBECONFIG={kubeconfig}"
+
+        await supervisor.stop("kwok")
+        code, (_head, *rows) = await shown("status")
+        assert (code, rows[:2]) == (1, [["etcd", "healthy", pids[0]], ["kwok", "not", "running", "-"]])
+        assert (await shown("list"))[1][1:] == [["default", "unhealthy:", "kwok", "3", kubeconfig]]
+        assert not await cluster.running()
+    finally:
+        supervisor.kill()
+    assert (await shown("list"))[1][1:] == [["default", "stopped", "3", kubeconfig]]
+    assert await shown("status", "--name", "other") == (1, [])

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from trainerctl.localcluster import prometheus
 from trainerctl.localcluster.components import STAGES, Parts, Ports, api_server_flags
 from trainerctl.localcluster.options import Options
 
@@ -62,3 +63,20 @@ def test_the_api_server_presents_a_certificate_of_an_authority_of_its_own_to_the
     assert authority.public_bytes(Encoding.PEM) != parts.plane.authority.certificate
     (name,) = presented.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert name.value == flags["requestheader-allowed-names"]
+
+
+def test_prometheus_scrapes_the_manager_evaluates_the_alerts_and_serves_no_other_site(tmp_path: Path) -> None:
+    component = prometheus.component(Path("/prometheus"), tmp_path, 9090, 8443)
+
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in map(str, component.argv[1:]))
+    config: dict[str, Any] = yaml.safe_load(Path(flags["config.file"]).read_text())
+    (scraped,) = config["scrape_configs"]
+    assert scraped["static_configs"] == [{"targets": ["127.0.0.1:8443"]}]
+    (rules,) = (yaml.safe_load(Path(path).read_text()) for path in config["rule_files"])
+    assert any("alert" in rule for group in rules["groups"] for rule in group["rules"])
+    page = Path(flags["web.console.templates"], Path(prometheus.PAGE).name).read_text()
+    assert all(query in page for title, texts in prometheus.queries() for query in (title, f"`{texts[0]}`"))
+    assert flags["storage.tsdb.path"].startswith(f"{tmp_path}/")
+    assert (flags["web.listen-address"], flags["web.cors.origin"]) == ("127.0.0.1:9090", "^$")
+    assert component.ready is not None
+    assert component.ready.url == "http://127.0.0.1:9090/-/ready"
