@@ -268,3 +268,14 @@ def test_a_long_training_keeps_a_bounded_number_of_reports() -> None:
     points = history.series()["progress (%)"]
     assert len(points) <= 8192
     assert points[-1][0] > 29_000
+
+
+def test_a_training_with_many_metrics_keeps_the_first_names_and_all_their_values() -> None:
+    history = History()
+    history.add(Report(1, metrics=(*((f"m{number}", "1") for number in range(300)),)), NOW)
+    history.add(Report(2, metrics=(("m0", "2"), ("m299", "2"))), NOW + timedelta(seconds=1))
+
+    series = history.series()
+    assert len(series) == 257  # 256 metrics and the percentage
+    assert series["m0"] == [(0.0, 1.0), (1.0, 2.0)]
+    assert "m299" not in series

@@ -76,6 +76,8 @@ spec:
   numNodes: 2
   podSpecOverrides: []
   nonsense: 1
+  pod: 1
+  podT: 1
   podTemplateOverrides: [{targetJob: node, spec: {nodeSelecter: {}}}]
   trainer: {resources: {}}
 ---"""
@@ -83,20 +85,22 @@ spec:
     code, out, _ = validate(text + refused)
     lines = [line.partition(": ")[2] for line in out.splitlines()]
     assert code == 1
-    assert lines[1:9] == [
+    assert lines[1:11] == [
         "* metadata.label: unknown field; did you mean labels?",
         "* spec.nonsense: unknown field",
         "* spec.numNodes: unknown field; did you mean spec.trainer.numNodes?",
+        "* spec.pod: unknown field",
         (
             "* spec.podSpecOverrides: unknown field; since Trainer v2.1, it is podTemplateOverrides, and the fields"
             " of a pod are below its spec"
         ),
+        "* spec.podT: unknown field; did you mean podTemplateOverrides?",
         "* spec.podTemplateOverrides[0].spec.nodeSelecter: unknown field; did you mean nodeSelector?",
         "* spec.podTemplateOverrides[0].targetJob: unknown field; targetJobs is a list of {name: JOB}",
         "* spec.runtimeref: unknown field; did you mean runtimeRef?",
         "* spec.trainer.resources: unknown field; did you mean resourcesPerNode?",
     ]
-    assert lines[9:11] == [
+    assert lines[11:13] == [
         "* spec.podTemplateOverrides[0].targetJobs: Required value",
         "* spec.runtimeRef: Required value",
     ]

@@ -64,6 +64,20 @@ def test_the_tail_spans_files(tmp_path: Path, lines: int, want: bytes) -> None:
     assert tail(tmp_path, lines) == want
 
 
+def test_the_tail_has_no_gap_where_a_file_was_removed_meanwhile(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path), segment_bytes=60, segments=9)
+    for number in range(6):
+        writer.write(b"%d\n" % number)
+    *_, removed, newest = sorted(tmp_path.iterdir())
+    removed.unlink()
+    removed.symlink_to("nowhere")  # it is listed, but cannot be opened
+    assert _read(tmp_path, Query(tail=99)) == _read_file(newest)
+
+
+def _read_file(path: Path) -> bytes:
+    return b"".join(line[30:] + b"\n" for line in path.read_bytes().splitlines())
+
+
 def test_the_tail_is_read_once_and_then_what_is_written(tmp_path: Path) -> None:
     writer = LogWriter(str(tmp_path))
     writer.write(b"one\ntwo\n")
