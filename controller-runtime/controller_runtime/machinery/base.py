@@ -10,6 +10,9 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 Floats that are not finite and times without a time zone raise an error when they are decoded, passed to a constructor
 or written, because JSON or Kubernetes cannot represent them. Sets are written sorted, so that equal objects have equal
 texts. Computed fields are written; decoding ignores their values, because the class computes them.
+
+Modules of kinds do not import ``annotations`` from ``__future__``: for each field, pydantic would compile the text of
+its annotation, which takes a twentieth of the instructions of a manager's imports.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """metav1: the structs that kinds of all API groups share, and functions for metav1 times, which are RFC 3339 in UTC."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import ClassVar, Final

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """JobSet: jobset.x-k8s.io/v1alpha2."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 import msgspec

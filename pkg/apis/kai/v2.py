@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler's Queue: a share of the cluster's resources."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct

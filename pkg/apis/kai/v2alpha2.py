@@ -6,8 +6,6 @@ The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes t
 ``minSubGroup``, ``preemptionDelay`` and ``stalenessGracePeriod``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Coscheduling's PodGroup."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes 1.35: a Workload has the pod groups, and pods name both (``spec.workloadRef``)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from controller_runtime.machinery import Object, Struct

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes 1.37: a PodGroup is an object of its own, which pods name (``spec.schedulingGroup``)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 from controller_runtime.machinery import Object, Struct

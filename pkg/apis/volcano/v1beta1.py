@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volcano's PodGroup."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.machinery import JSON, Object, Struct

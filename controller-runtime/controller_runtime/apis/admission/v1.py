@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission reviews: the API server's requests to webhooks, and their responses."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from controller_runtime.apis.authentication.v1 import UserInfo

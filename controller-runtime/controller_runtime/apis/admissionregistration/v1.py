@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Webhook configurations."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from controller_runtime.apis.meta.v1 import LabelSelector

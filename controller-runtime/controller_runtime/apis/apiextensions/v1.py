@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CustomResourceDefinition."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments, replica sets, stateful sets, daemon sets and their revisions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

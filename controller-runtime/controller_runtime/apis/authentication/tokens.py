@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for tokens, and reviews of tokens, for :mod:`.v1`: only programs that use them load this module."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for tokens, and reviews of tokens."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from controller_runtime import _ondemand

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to the API server to review a user's permissions."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from controller_runtime.apis.meta.v1 import LabelSelectorRequirement

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs, their templates, and cron jobs."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lease."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from controller_runtime.machinery import Object, Struct

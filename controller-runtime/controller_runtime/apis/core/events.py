@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """corev1.Event. It is in a module of its own, because every manager uses it and few need other kinds of the group."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from controller_runtime.machinery import Object, Struct

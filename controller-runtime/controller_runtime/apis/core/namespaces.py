@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Namespaces, for :mod:`.v1`: only programs that use these classes load this module."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

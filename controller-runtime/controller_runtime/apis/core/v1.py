@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The core group: pods, the objects that they refer to, and related small kinds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RuntimeClass."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Toleration

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of policy/v1. An Eviction is posted to the subresource ``eviction`` of a pod."""
 
-from __future__ import annotations
-
 from controller_runtime.apis.meta.v1 import DeleteOptions
 from controller_runtime.machinery import Object
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles and their bindings."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from pydantic import Field

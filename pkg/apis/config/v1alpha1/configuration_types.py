@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration: the operator's settings of the manager. The module ``defaults`` has the defaults of unset fields."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Final
 
 from controller_runtime.machinery import GVK, Struct

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runtime patches: changes that users and controllers make to the runtime of one TrainJob."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.core.v1 import (

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runtimes: the templates that platform engineers keep and TrainJobs refer to."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJob: a user's request to train a model."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.core.v1 import (
