@@ -304,8 +304,7 @@ class Children:
         if not train_job.spec.suspend:
             suspended = train_job.shallow_copy()
             suspended.spec = train_job.spec.model_copy(update={"suspend": True})
-        objects = await runtime.new_objects(suspended)
-        job_set, siblings = split(objects)
+        job_set, siblings = await self._build(runtime, suspended)
         if job_set is None:
             return None, siblings
         before: int | None = None
@@ -325,6 +324,13 @@ class Children:
                 before = attempts.starts_in(stored.status)
         job_set.spec.suspend = train_job.spec.suspend
         return attempts.counted(job_set, live, before), siblings
+
+    async def _build(self, runtime: Runtime, train_job: TrainJob) -> Built:
+        """Return the objects that the runtime builds for a TrainJob. Remember if there are none besides the JobSet."""
+        objects, version = await runtime.objects_and_version(train_job)
+        built = _state_of(train_job, version) if version else None
+        self._memories[train_job.key].built = built
+        return split(objects)
 
     async def write_job_set(
         self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
@@ -524,11 +530,14 @@ class Children:
         If the TrainJob has changed since the JobSet was built, only IndependentConfigMaps are restored. Other missing
         siblings are reported.
         """
-        if ended(live) and not adopted and self._memories[train_job.key].matched:
-            # No more pods are created, and this process has seen the siblings. An unreadable runtime is still reported.
-            await runtime.require(train_job)
-            return []
-        _, siblings = split(await runtime.new_objects(train_job))
+        memory = self._memories[train_job.key]
+        over = ended(live) and not adopted and bool(memory.matched)
+        if over or memory.built is not None:
+            version = await runtime.require(train_job)  # which reports an unreadable runtime
+            # No more pods are created, and this process has seen the siblings; or there are none.
+            if over or memory.built == _state_of(train_job, version):
+                return []
+        _, siblings = await self._build(runtime, train_job)
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
             await self.reports.missing(train_job, live, [])
@@ -663,6 +672,13 @@ class Children:
 
 def _version_of(train_job: TrainJob) -> tuple[str | None, int]:
     return train_job.metadata.uid, train_job.metadata.generation or 0
+
+
+def _state_of(train_job: TrainJob, version: str) -> int:
+    """Return a hash of all that decides which objects are built, besides objects of the cluster."""
+    metadata = train_job.metadata
+    texts = [frozenset(each.items()) for each in (metadata.labels or {}, metadata.annotations or {})]
+    return hash((metadata.uid, metadata.generation, *texts, version))
 
 
 def split(objects: list[Object]) -> Built:

@@ -134,6 +134,11 @@ class Snapshots:
             return await live()
         return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
+    def digest_of(self, train_job: TrainJob, runtime: Object) -> bytes | None:
+        """Return the digest of the TrainJob's snapshot if ``runtime`` was read from it or stored in it."""
+        _, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
+        return digest if self._decoded.get(digest) is runtime else None
+
     async def existing(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of a TrainJob's snapshot, or None if the snapshot is missing, invalid or not readable.
 

@@ -119,13 +119,29 @@ class TrainingRuntime(interface.Runtime):
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
+        return (await self.objects_and_version(train_job))[0]
+
+    async def objects_and_version(self, train_job: trainer.TrainJob) -> tuple[list[Object], str]:
+        """Return the objects to apply and, if no plugin builds more than a JobSet, the version of the runtime."""
         found = await self._found(train_job)
         with offload.object_size(found.decoded_size):
-            return await self.objects_from(found.spec, train_job)
+            info, changed = await self._prepared(found.spec, train_job)
+            objects = await self.framework.run_component_builder_plugins(info, changed)
+        return objects, "" if self.framework.builds_siblings(info) else self._version_of(found, train_job)
 
-    async def require(self, train_job: trainer.TrainJob) -> None:
-        """Raise RuntimeNotFoundError if the runtime cannot be read."""
-        await self._found(train_job)
+    async def require(self, train_job: trainer.TrainJob) -> str:
+        """Return the version of the runtime. Raise RuntimeNotFoundError if the runtime cannot be read."""
+        return self._version_of(await self._found(train_job), train_job)
+
+    def _version_of(self, found: AnyRuntime, train_job: trainer.TrainJob) -> str:
+        """Return a text that identifies the content of a runtime that :meth:`_found` has returned."""
+        if (
+            self._snapshots is not None
+            and (digest := self._snapshots.digest_of(train_job, found)) is not None
+        ):
+            return digest.hex()
+        uid, version = found.metadata.uid, found.metadata.resource_version
+        return f"{uid}/{version}" if uid and version else ""
 
     async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
         """Return the runtime from the cache.
@@ -168,13 +184,19 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
         """Return the objects that are built for a TrainJob from a runtime's spec. Neither argument is changed."""
+        info, changed = await self._prepared(spec, train_job)
+        return await self.framework.run_component_builder_plugins(info, changed)
+
+    async def _prepared(
+        self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
+    ) -> tuple[runtime.Info, trainer.TrainJob]:
+        """Return the Info and the TrainJob from which the plugins build the objects."""
         train_job = generations.with_word(train_job)
         if self._denies_security_context:
             deny_security_context(train_job.spec)
         if spec.pod_group_policy is not None:
             await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
-        info = await offload.run(train_job, self._info, train_job, spec)
-        return await self.framework.run_component_builder_plugins(info, train_job)
+        return await offload.run(train_job, self._info, train_job, spec), train_job
 
     def _info(self, train_job: trainer.TrainJob, spec: trainer.TrainingRuntimeSpec) -> runtime.Info:
         return self.runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)

@@ -149,6 +149,10 @@ class Framework:
                 self.observer.ran(ComponentBuilderPlugin, plugin, info, built)
         return objects
 
+    def builds_siblings(self, info: Info) -> bool:
+        """Return True if a plugin may build other objects than the JobSet for the runtime's policies."""
+        return any(plugin.builds_siblings for plugin in self._serving(self._component_builder, info))
+
     def _serving(self, plugins: list[P], info: Info) -> list[P]:
         """Return the plugins that serve the runtime's policies, or all if an observer shows why some do nothing."""
         if self.observer is not None:

@@ -128,6 +128,10 @@ class PodNetworkPlugin(Plugin):
 class ComponentBuilderPlugin(Plugin):
     """Builds objects."""
 
+    builds_siblings: ClassVar[bool] = True
+    """False if the plugin builds nothing besides the JobSet. If this is so for all plugins that serve a runtime, the
+    stages do not run again for a running JobSet until the TrainJob or its runtime changes."""
+
     def sync_parallel_count(self, info: Info) -> None:
         """Write the pod sets' counts into the template. All plugins are called before the first plugin builds objects.
 

@@ -47,8 +47,9 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is()
     async def fail(_: TrainJob) -> Any:
         raise ValueError("y" * 950)
 
+    await w.restart()  # which forgets that nothing has changed
     for runtime in w.reconciler._runtimes.values():
-        runtime.new_objects = fail  # type: ignore[method-assign, assignment] # a plugin fails
+        runtime.objects_and_version = fail  # type: ignore[method-assign, assignment] # a plugin fails
     with pytest.raises(ValueError, match=r"^y{950}$"):
         await w.reconcile()
     assert w.recorder.events[0].endswith("reconciliation failed: " + "y" * 950)
@@ -72,7 +73,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
         w.reconciler._children.job_set = refuse  # type: ignore[method-assign]
     else:
         for runtime in w.reconciler._runtimes.values():
-            runtime.new_objects = refuse  # type: ignore[method-assign]
+            runtime.require = refuse  # type: ignore[method-assign]
     gc.disable()
     try:
         with suppress(RefusedError):

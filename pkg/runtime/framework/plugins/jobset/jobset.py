@@ -67,6 +67,7 @@ class JobSetPlugin(
     """Serves every runtime, because every template is the template of a JobSet."""
 
     name = "JobSet"
+    builds_siblings = False
 
     def __init__(self, client: Reader) -> None:
         self._client = client
