@@ -129,10 +129,13 @@ class ValidatorHandler(Handler, Generic[T]):
 
     async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
         """Return the validator's verdict. Each object is decoded only once."""
-        return await self.verdict(request.operation, obj, old)
+        return await self.verdict(request.operation, obj, old) or allowed()
 
-    async def verdict(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse:
-        """Return the validator's verdict on an operation. No other field of a request is needed, so none is decoded."""
+    async def verdict(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse | None:
+        """Return the validator's verdict on an operation, or None to allow it without a warning.
+
+        No other field of a request is needed, so none is decoded.
+        """
         kind, validator = self._kind, self._validator
         warnings: list[str] = []
         try:
@@ -150,7 +153,7 @@ class ValidatorHandler(Handler, Generic[T]):
                     raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
         except VERDICTS as error:
             return await offload.run(refused, error)
-        return allowed(warnings=warnings)
+        return allowed(warnings=warnings) if warnings else None
 
     def _decode(self, data: JSON, old: JSON = None) -> T:
         """Decode a new or changed object.

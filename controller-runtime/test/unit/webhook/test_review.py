@@ -103,6 +103,27 @@ async def test_the_answer_has_the_version_of_the_question() -> None:
     assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
 
 
+@pytest.mark.parametrize("uid", ["705ab4f5-6393-11e8-b7cc-42010a800002", 'a"b\\c\n\x7f\u00e9\U0001f600'])
+@pytest.mark.parametrize("verbosity", [log.INFO, log.TRACE])
+async def test_the_usual_response_is_the_one_that_would_be_encoded(uid: str, verbosity: int) -> None:
+    class Encoded(webhook.ValidatorHandler[ConfigMap]):
+        async def handle_json(self, request: AdmissionRequest, obj: Any, old: Any) -> AdmissionResponse:
+            return await super().handle_json(request, obj, old)
+
+    bodies: set[bytes] = set()
+    asked = json.dumps(review(uid=uid)).encode()
+    request = HTTPRequest(method="POST", path=PATH, headers={"Content-Type": "application/json"}, body=asked)
+    with capture_logs() as lines:
+        log.limit(verbosity)
+        for handler in (webhook.ValidatorHandler(ConfigMap, Judge()), Encoded(ConfigMap, Judge())):
+            answer = await webhook.Webhook(PATH, handler)(request)
+            assert json.loads(answer.body)["response"]["uid"] == uid
+            bodies.add(answer.body)
+    assert len(bodies) == 1
+    told = [(each["allowed"], each["code"]) for each in lines if each["event"] == "Wrote response"]
+    assert told == ([(True, 200)] * 2 if verbosity == log.TRACE else [])
+
+
 async def test_each_operation_asks_its_own_method_about_the_right_objects() -> None:
     judge = Judge()
     await verdict(judge, review("CREATE"))
