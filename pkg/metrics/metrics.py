@@ -109,6 +109,8 @@ class TrainJobPhases:
         self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
         self._users: dict[str, Counts[str]] = {kind: Counts() for kind in _RUNTIME_KINDS}
         """For each kind of runtime, the number of TrainJobs of each name that is counted under its own name."""
+        self._by_runtime: dict[tuple[_RuntimeName, Phase], Gauge] = {}
+        """The series of runtimes. To look one up by its labels takes longer than to count."""
 
     def observe(self, train_job: TrainJob) -> None:
         """Count ``train_job`` in its phase and its runtime, and stop counting it where it was counted before."""
@@ -117,6 +119,11 @@ class TrainJobPhases:
         before = self._observed.get(key)
         if before is not None:
             if before[0] is phase and before[1] == named:
+                return
+            if before[2] == named:  # it is in another phase of the same runtime
+                self._observed[key] = phase, named, named
+                self._count(named, before[0], -1)
+                self._count(named, phase, 1)
                 return
             self.forget(key)
         kind, name = named
@@ -129,8 +136,7 @@ class TrainJobPhases:
         else:
             counted = kind, OTHER
         self._observed[key] = phase, named, counted
-        self._counts[phase].inc()
-        TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase).inc()
+        self._count(counted, phase, 1)
 
     def forget(self, key: NamespacedName) -> None:
         """Stop counting the TrainJob of that name, if it was counted."""
@@ -138,8 +144,7 @@ class TrainJobPhases:
         if before is None:
             return
         phase, named, counted = before
-        self._counts[phase].dec()
-        TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase).dec()
+        self._count(counted, phase, -1)
         kind, name = named
         users = self._users.get(kind, Counts())
         if counted == named and name in users:
@@ -147,8 +152,16 @@ class TrainJobPhases:
             if not users[name]:
                 del users[name]
                 for each in Phase:
+                    self._by_runtime.pop((counted, each), None)
                     with suppress(KeyError):  # no TrainJob of this runtime was in this phase
                         TRAIN_JOBS_BY_RUNTIME.remove(kind, name, each)
+
+    def _count(self, runtime: _RuntimeName, phase: Phase, by: int) -> None:
+        self._counts[phase].inc(by)
+        series = self._by_runtime.get((runtime, phase))
+        if series is None:
+            series = self._by_runtime[runtime, phase] = TRAIN_JOBS_BY_RUNTIME.labels(*runtime, phase)
+        series.inc(by)
 
 
 def phase_of(train_job: TrainJob) -> Phase:
