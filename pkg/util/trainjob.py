@@ -58,6 +58,8 @@ def is_finished(train_job: TrainJob) -> bool:
 
     A TrainJob that is Failed because its runtime is not supported is not finished, because its spec may change.
     """
+    if not train_job.status.conditions:
+        return False
     if conditions.is_true(train_job.status.conditions, TRAIN_JOB_COMPLETE):
         return True
     return _failed(train_job) not in (None, TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON)
