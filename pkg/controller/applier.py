@@ -26,7 +26,7 @@ import msgspec
 from controller_runtime import client as ctrl_client
 from controller_runtime import offload
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.client import Client, Reader, apply_lazily, peek
 from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import (
@@ -100,6 +100,21 @@ class BeingDeletedError(PendingError):
     def __init__(self, live: Object) -> None:
         super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
         self.live = live
+
+
+class _WrittenMetadata(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    uid: str | None = None
+    generation: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[dict[str, JSON]] | None = None
+
+
+class _Written(msgspec.Struct):
+    """What a digest needs of the answer to an apply. To decode all metadata would take three times as long."""
+
+    metadata: _WrittenMetadata
 
 
 @dataclass(slots=True)
@@ -346,14 +361,18 @@ def _digests(
     if digest is None:
         digest = _digest(_as_new(desired).to_json() if body is None else body)
     live = LazyObject.of(live)
-    metadata = live.metadata
     if live.kind.gvk in _AS_METADATA:
-        return digest, f"{metadata.uid}/{metadata.resource_version}".encode()
-    parts: list[object]
-    if metadata.generation is None:
-        parts = [metadata.uid, content(live.object.to_dict())]
-    else:  # it changes with every field except metadata and a status subresource
+        return digest, f"{live.metadata.uid}/{live.metadata.resource_version}".encode()
+    seen = live.view(_Written)
+    metadata: _WrittenMetadata | ObjectMeta
+    if seen is not None and seen.metadata.generation is not None and seen.metadata.name == desired.name:
+        metadata, owners = seen.metadata, seen.metadata.owner_references or []
+    else:  # it is decoded already, or reading it reports that it is not the object that was applied
+        metadata = live.metadata
         owners = [each.to_dict() for each in metadata.owner_references or ()]
+    if metadata.generation is None:
+        parts: list[object] = [metadata.uid, content(live.object.to_dict())]
+    else:  # it changes with every field except metadata and a status subresource
         labels, annotations = metadata.labels or {}, metadata.annotations or {}
         parts = [metadata.uid, metadata.generation, labels, annotations, owners]
     return digest, _digest(msgspec.json.encode(parts, order="sorted"))

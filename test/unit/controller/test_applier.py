@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
+import msgspec
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, LiveClient, interceptor
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import NamespacedName, metadata_only
+from controller_runtime.machinery import LazyObject, NamespacedName, metadata_only
 from controller_runtime.machinery.errors import ConflictError
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller.applier import Applier, Memories, Outcome
+from pkg.controller.applier import Applier, Memories, Outcome, _digests
 from pkg.util.trainjob import ChildConflictError
 
 OWNER = NamespacedName("ns", "job")
@@ -207,3 +209,32 @@ async def test_nothing_is_sent_to_an_object_of_another_controller() -> None:
     with pytest.raises(ChildConflictError, match="podgroup ns/job: controlled by Boss b"):
         await Applier(client, Memories()).apply(OWNER, pod_group(minMember=3))
     assert client.writes == []
+
+
+@pytest.mark.parametrize("generation", [None, 3])
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_digest_is_the_same_whether_the_live_object_is_decoded_or_not(
+    generation: int | None, *, empty: bool
+) -> None:
+    owner = {
+        "apiVersion": "a/v1",
+        "kind": "K",
+        "name": "n",
+        "uid": "u",
+        "controller": True,
+        "later": {"b": 1},
+    }
+    metadata: dict[str, Any] = {"name": "job", "namespace": "ns", "uid": "1", "resourceVersion": "2"}
+    if generation is not None:
+        metadata["generation"] = generation
+    if not empty:
+        metadata |= {"labels": {"b": "2", "a": "1"}, "annotations": {"c": ""}, "ownerReferences": [owner]}
+    live = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {}}
+    desired = JobSet.from_dict({"metadata": {"name": "job", "namespace": "ns"}})
+    text = msgspec.json.encode(live)
+    decoded = _digests(desired, JobSet.from_json(text))
+    assert _digests(desired, LazyObject(JobSet, text)) == decoded
+    for name in ("labels", "annotations", "ownerReferences", "generation", "uid") if generation else ():
+        changed = {**live, "metadata": {**metadata, name: None}}
+        seen = _digests(desired, LazyObject(JobSet, msgspec.json.encode(changed)))
+        assert (seen == decoded) == (metadata.get(name) is None)
