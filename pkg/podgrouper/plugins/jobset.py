@@ -17,7 +17,7 @@ from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from . import fields
+from . import fields, schedulers
 from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .grouper import Reads
@@ -40,7 +40,7 @@ class JobSetGrouper(DelegatingGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Describe the group of the pod's replicated job, or of the whole set.
 
-        The group requires all pods of that job or set.
+        The group requires all pods of that job or set, except those that another scheduler binds.
 
         Raises:
             GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is
@@ -61,7 +61,8 @@ class JobSetGrouper(DelegatingGrouper):
             own = next((job for job in jobs if name_of(job) == replicated_job), None)
             metadata.min_available = 1 if own is None else _pods(own, owner)
             return
-        total = sum(_pods(job, owner) for job in jobs if name_of(job))
+        elsewhere = jobs_bound_elsewhere(pod, jobs)
+        total = sum(_pods(job, owner) for job in jobs if name_of(job) and name_of(job) not in elsewhere)
         if total > MAX_INT32:
             raise GroupingError(
                 f"total minAvailable too large ({total}) for JobSet {named(owner)}: exceeds int32 max value"
@@ -72,6 +73,12 @@ class JobSetGrouper(DelegatingGrouper):
 def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
     """Return True if some of the replicated jobs depend on others: JobSet creates the dependent ones later."""
     return any(job.get("dependsOn") for job in replicated_jobs)
+
+
+def jobs_bound_elsewhere(pod: Pod, replicated_jobs: Iterable[dict[str, JSON]]) -> set[str]:
+    """Return the names of the replicated jobs whose pods another scheduler than that of ``pod`` binds."""
+    roles = {name_of(job): job for job in replicated_jobs}
+    return schedulers.bound_elsewhere(pod, roles, "template", "spec", "template")
 
 
 def startup_order(job_set: Unstructured) -> str | None:

@@ -4,7 +4,7 @@
 
 A replicated job has a group of its own if another replicated job waits until it is complete. If both were in one group,
 the scheduler of v0.17 would still choose the completed job to fulfil the group's minimum, and would never bind the pods
-of the other job.
+of the other job. It has a group of its own, too, if another scheduler binds its pods.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from .delegating import DelegatingGrouper
 from .errors import GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, depend_on_others, entries_of, name_of, named, pods_of_job, startup_order
+from .jobset import (
+    IN_ORDER,
+    depend_on_others,
+    entries_of,
+    jobs_bound_elsewhere,
+    name_of,
+    named,
+    pods_of_job,
+    startup_order,
+)
 
 READY: Final = "Ready"
 
@@ -74,12 +83,13 @@ class JobSetTreeGrouper(DelegatingGrouper):
         names = frozenset(map(name_of, jobs))
         # The replicated jobs that must complete before another one is created.
         awaited = {name for job in jobs for name, status in _dependencies(job) if status != READY}
+        apart = awaited | jobs_bound_elsewhere(pod, jobs)
         dependencies = {name_of(job): [name for name, _ in _dependencies(job)] for job in jobs}
-        if own_job in awaited:
+        if own_job in apart:
             metadata.name += f"-{own_job}"
             jobs = [job for job in jobs if name_of(job) == own_job]
         else:
-            jobs = [job for job in jobs if name_of(job) not in awaited]
+            jobs = [job for job in jobs if name_of(job) not in apart]
         jobs = [job for job in jobs if name_of(job) == own_job or (_replicas(job) and _needed_pods(job))]
         metadata.min_sub_group = _required_jobs(owner, jobs, dependencies)
         metadata.min_available = 0

@@ -10,7 +10,7 @@ from typing import ClassVar
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Unstructured
 
-from pkg.podgrouper.plugins import fields
+from pkg.podgrouper.plugins import fields, schedulers
 from pkg.podgrouper.plugins.delegating import DelegatingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.grouper import Reads
@@ -32,14 +32,14 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require the scheduling policy's minimum, else the elastic policy's minimum, else all replicas.
 
-        The policies cannot require more pods than the job has.
+        The policies cannot require more pods than the job has. Roles that another scheduler binds are not counted.
 
         Raises:
             GroupingError: a role is missing, the job has no replicas, or the spec is malformed.
         """
         policy = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
         try:
-            replicas = self._replicas(owner)
+            replicas = self._replicas(owner, self.bound_elsewhere(owner, pod))
         except GroupingError:
             if policy is None:
                 raise
@@ -51,7 +51,12 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
         minimum = elastic if policy is None else policy
         metadata.min_available = fields.int32(replicas if minimum is None else min(minimum, replicas))
 
-    def _replicas(self, job: Unstructured) -> int:
+    def bound_elsewhere(self, job: Unstructured, pod: Pod) -> set[str]:
+        """Return the roles whose pods another scheduler than that of ``pod`` binds."""
+        specs = fields.nested_map(job, "spec", self.replica_specs) or {}
+        return schedulers.bound_elsewhere(pod, specs, "template")
+
+    def _replicas(self, job: Unstructured, elsewhere: set[str]) -> int:
         what = f"the type of the job {job.name} doesn't"
         specs = fields.nested_map(job, "spec", self.replica_specs)
         if specs is None:
@@ -71,7 +76,7 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
                 f"failed calculate number of pods for a distributed job {job.name}."
                 f" Must be greater than 0, but got {total}"
             )
-        return total
+        return max(1, total - sum(max(0, replicas[role]) for role in elsewhere))
 
     def replicas_of(self, job: Unstructured, role: str) -> int:
         """Return how many pods the operator creates for a role that the job has. It may be 0."""

@@ -51,7 +51,8 @@ class MpiGrouper(KubeflowDistributedGrouper):
                     f"the type of the job {owner.name} doesn't allow for 0 mpiReplicaSpecs pods."
                     " Please fix the replica field"
                 ) from error
-            metadata.min_available = fields.int32(metadata.min_available - max(0, launchers))
+            if _LAUNCHER not in self.bound_elsewhere(owner, pod):  # otherwise it is not counted
+                metadata.min_available = fields.int32(metadata.min_available - max(0, launchers))
 
     async def _has_launcher(self, job: Unstructured) -> bool:
         """Return True if a launcher pod exists that has not ended and is not being deleted."""

@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, Unstructured
 
 from pkg.constants import kai
-from pkg.podgrouper.plugins import fields, segments
+from pkg.podgrouper.plugins import fields, schedulers, segments
 from pkg.podgrouper.plugins.errors import GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
 from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
@@ -43,6 +43,12 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         """
         await super().adjust(metadata, owner, pod)
         metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, self._rules)
+        role = pod.labels.get(REPLICA_TYPE_LABEL)
+        if role in {
+            name.lower() for name in self.bound_elsewhere(owner, pod)
+        }:  # the scheduler is not that of the template
+            metadata.name += f"-{role}"
+            metadata.min_available, metadata.sub_groups = 1, []
 
 
 def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
@@ -54,13 +60,16 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
     with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
         masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas")
     masters = int(_MASTER_SPEC in specs) if masters is None else max(0, masters)
+    elsewhere = schedulers.bound_elsewhere(pod, specs, "template")
+    if _MASTER_SPEC in elsewhere:
+        masters = 0
     sub_groups = []
     if masters:
         references = _references(pod, _MASTER_GROUP)
         sub_groups.append(
             SubGroupMetadata(name=_MASTER_GROUP, min_available=masters, pods_references=references)
         )
-    if _WORKER_SPEC in specs:
+    if _WORKER_SPEC in specs and _WORKER_SPEC not in elsewhere:
         sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)), rules)
     return sub_groups
 

@@ -24,7 +24,7 @@ from controller_runtime.machinery.gojson import go_text
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.podgrouper.plugins import fields, segments
+from pkg.podgrouper.plugins import fields, schedulers, segments
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
@@ -68,7 +68,7 @@ class RayGrouper(ReadingGrouper):
             metadata.name += f"-{other_owners[0].name}"
             return metadata
         cluster = await self._cluster(top_owner)
-        sub_groups = self._sub_groups(cluster)
+        sub_groups = self._sub_groups(cluster, pod)
         if other_owners and other_owners[0].gvk.kind == cluster.gvk.kind:
             sub_groups = await self._of_own_cluster(metadata, cluster, sub_groups, pod, other_owners[0].name)
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups.values()))
@@ -125,7 +125,7 @@ class RayGrouper(ReadingGrouper):
             if await self._existing(metadata.namespace, f"{metadata.name}-{own}") is not None:
                 metadata.name += f"-{own}"
             return sub_groups
-        found = self._sub_groups(await self._client.get(type(cluster), (cluster.namespace, own)))
+        found = self._sub_groups(await self._client.get(type(cluster), (cluster.namespace, own)), pod)
         if found.keys() <= sub_groups.keys():
             reported = await self._existing(metadata.namespace, f"{metadata.name}-{cluster.name}")
             if reported is None:
@@ -134,15 +134,16 @@ class RayGrouper(ReadingGrouper):
             metadata.name += f"-{own}"
         return found
 
-    def _sub_groups(self, cluster: Unstructured) -> _SubGroups:
+    def _sub_groups(self, cluster: Unstructured, pod: Pod) -> _SubGroups:
         """Return the subgroups of the head and of the worker groups that have pods, by the label of their pods.
 
         KubeRay counts the pods of a worker group by this label. If worker groups have the same name, it creates the
         pods of one and deletes those that exceed the number of the other, so only the smaller number always exists.
-        The head counts as a pod of a worker group that has its name.
+        The head counts as a pod of a worker group that has its name. Groups that another scheduler binds are left out.
         """
         head = SubGroupMetadata(name=HEAD_GROUP, min_available=1)
         with_topology = self._rules is not Rules.V0_13
+        roles: dict[str, JSON] = {HEAD_GROUP: fields.nested_field(cluster, "spec", "headGroupSpec")}
         if with_topology:
             spec = fields.nested_map(cluster, "spec", "headGroupSpec")
             head.topology_constraints = _topology(spec or {}, "headGroupSpec")
@@ -163,6 +164,7 @@ class RayGrouper(ReadingGrouper):
             pods_of[label] = None if pods is None or others is None else min(pods, others)
             if pods is None or label in groups:
                 continue
+            roles[label] = spec
             groups[label] = group = SubGroupMetadata(name=label or unnamed)
             if with_topology:
                 group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
@@ -172,6 +174,8 @@ class RayGrouper(ReadingGrouper):
                 groups.pop(label, None)
             else:
                 groups[label].min_available = pods
+        for label in schedulers.bound_elsewhere(pod, {label: roles[label] for label in groups}, "template"):
+            del groups[label]
         return groups
 
     async def _existing(self, namespace: str, name: str) -> PodGroup | None:

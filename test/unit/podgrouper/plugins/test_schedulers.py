@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A gang does not wait for the pods of a role that another scheduler binds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import Unstructured
+
+from pkg.podgrouper import Rules
+from pkg.podgrouper.podgroup import Metadata
+from testkit.grouping import group_of, make_object, make_pod
+
+OURS: dict[str, Any] = {"spec": {"schedulerName": "kai-scheduler"}}
+THEIRS: list[Any] = [
+    pytest.param({"spec": {"schedulerName": "default-scheduler"}}, id="another scheduler"),
+    pytest.param({"spec": {}}, id="the default scheduler"),
+    pytest.param({}, id="no spec"),
+    pytest.param({"spec": "text"}, id="malformed"),
+]
+LABEL = "training.kubeflow.org/replica-type"
+
+
+def make_job_set(launcher: Any, node: Any) -> Unstructured:
+    jobs = [
+        {"name": "launcher", "template": {"spec": {"template": launcher}}},
+        {"name": "node", "replicas": 2, "template": {"spec": {"template": node}}},
+    ]
+    spec = {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
+    return make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
+
+
+async def in_job_set(job_set: Unstructured, job: str, rules: Rules) -> Metadata:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"}
+    return await group_of(make_pod("p", job_set, labels=labels), job_set, rules=rules)
+
+
+@pytest.mark.parametrize("template", THEIRS)
+async def test_a_job_set_counts_only_the_jobs_of_the_pods_scheduler(template: Any) -> None:
+    job_set = make_job_set(template, OURS)
+
+    assert (await in_job_set(job_set, "node", Rules.V0_13)).min_available == 2
+    tree = await in_job_set(job_set, "node", Rules.V0_17)
+    assert tree.min_sub_group == 1
+    assert [each.name for each in tree.sub_groups] == ["node", "node-replica-0", "node-replica-1"]
+
+
+@pytest.mark.parametrize("template", THEIRS)
+async def test_if_a_webhook_sets_the_scheduler_of_all_pods_all_count(template: Any) -> None:
+    job_set = make_job_set(template, template)
+
+    assert (await in_job_set(job_set, "node", Rules.V0_13)).min_available == 3
+    assert (await in_job_set(job_set, "node", Rules.V0_17)).min_sub_group == 2
+
+
+async def test_a_pod_whose_template_names_another_scheduler_is_grouped_without_those_that_do_not_wait() -> (
+    None
+):
+    job_set = make_job_set({}, OURS)
+
+    flat = await in_job_set(job_set, "launcher", Rules.V0_13)
+    assert (flat.name, flat.min_available) == ("pg-js-uid-js", 2)
+    tree = await in_job_set(job_set, "launcher", Rules.V0_17)
+    assert tree.name == "pg-js-uid-js-launcher"
+    assert [each.name for each in tree.sub_groups] == ["launcher", "launcher-replica-0"]
+
+
+def make_training_job(kind: str, field: str, **more: Any) -> Unstructured:
+    specs = {
+        role: {"replicas": number, "template": template}
+        for role, (number, template) in more.pop("roles").items()
+    }
+    return make_object("kubeflow.org/v1", kind, "j", spec={field: specs, **more})
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(
+    ("kind", "field", "other", "more"),
+    [
+        ("MPIJob", "mpiReplicaSpecs", "Launcher", {}),
+        ("MPIJob", "mpiReplicaSpecs", "Launcher", {"launcherCreationPolicy": "WaitForWorkersReady"}),
+        ("TFJob", "tfReplicaSpecs", "Evaluator", {}),
+        ("PyTorchJob", "pytorchReplicaSpecs", "Master", {}),
+        ("PyTorchJob", "pytorchReplicaSpecs", "Master", {"elasticPolicy": {"minReplicas": 4}}),
+    ],
+)
+async def test_a_training_job_counts_only_the_roles_of_the_pods_scheduler(
+    kind: str, field: str, other: str, more: dict[str, Any], rules: Rules
+) -> None:
+    job = make_training_job(kind, field, roles={other: (1, {}), "Worker": (3, OURS)}, **more)
+    metadata = await group_of(make_pod("p", job, labels={LABEL: "worker"}), job, rules=rules)
+
+    assert metadata.min_available == 3
+    assert [(each.name, each.min_available) for each in metadata.sub_groups] == (
+        [("worker", 3)] if kind == "PyTorchJob" else []
+    )
+
+
+async def test_workers_of_a_pytorch_job_that_another_scheduler_binds_have_no_subgroup() -> None:
+    job = make_training_job(
+        "PyTorchJob", "pytorchReplicaSpecs", roles={"Master": (1, OURS), "Worker": (3, {})}
+    )
+
+    master = await group_of(make_pod("p", job, labels={LABEL: "master"}), job)
+    assert [(each.name, each.min_available) for each in master.sub_groups] == [("master", 1)]
+    assert master.min_available == 1
+    worker = await group_of(make_pod("p", job, labels={LABEL: "worker"}), job)
+    assert (worker.name, worker.min_available, worker.sub_groups) == ("pg-j-uid-j-worker", 1, [])
+
+
+@pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
+@pytest.mark.parametrize(("head", "worker", "ours"), [({}, OURS, "w"), (OURS, {}, "headgroup")])
+async def test_a_ray_cluster_counts_only_the_groups_of_the_pods_scheduler(
+    head: Any, worker: Any, ours: str, rules: Rules
+) -> None:
+    spec = {
+        "headGroupSpec": {"template": head},
+        "workerGroupSpecs": [{"groupName": "w", "replicas": 2, "template": worker}],
+    }
+    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec=spec)
+
+    def pod(group: str) -> Pod:
+        return make_pod("p", cluster, labels={"ray.io/group": group})
+
+    metadata = await group_of(pod(ours), cluster, rules=rules)
+    assert [each.name for each in metadata.sub_groups] == [ours]
+    assert metadata.min_available == (2 if ours == "w" else 1)
+    theirs = {"w": "headgroup", "headgroup": "w"}[ours]
+    apart = await group_of(pod(theirs), cluster, rules=rules)
+    assert (apart.name, apart.sub_groups) == (f"pg-rc-uid-rc-{theirs}", [])
