@@ -33,7 +33,7 @@ from .plugins import GroupingError, InvalidOwnerError
 from .plugins.grouper import HASH_LENGTH, fitting
 from .plugins.native import native_gang
 from .plugins.podjob import APP_SELECTOR_LABEL, is_spark_pod
-from .podgroup import Handler, Metadata, Rules, SubGroupMetadata
+from .podgroup import Handler, Metadata, Rules, SubGroupMetadata, why_left_out
 from .podgrouper import Grouping, PodGrouper
 from .regrouping import Regrouping
 from .servedrules import CurrentRules, fixed
@@ -273,6 +273,7 @@ class PodReconciler:
             unread = metadata.unread and f"default priority of {metadata.name}: {metadata.unread}"
             self._notice(pod, kai.DEFAULTS_NOT_READABLE, unread)
             self._notice(pod, kai.FIELD_IGNORED, metadata.ignored)
+            self._notice(pod, kai.FIELD_IGNORED, why_left_out(metadata))
         sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
         # A pod that has a node stays where it is. Others may get another group or subgroup, or their group a priority.
         is_settled = not is_denied and (sub_group is not None or not metadata.sub_groups)

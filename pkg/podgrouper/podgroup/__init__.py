@@ -5,6 +5,7 @@
 from .faircache import FairCache as FairCache
 from .handler import Handler as Handler
 from .handler import pod_group_for as pod_group_for
+from .handler import why_left_out as why_left_out
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata
 from .metadata import TopologyConstraintMetadata as TopologyConstraintMetadata

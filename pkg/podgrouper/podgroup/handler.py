@@ -22,7 +22,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 from .faircache import FairCache
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules
-from .updater import pod_groups_equal, update_pod_group
+from .updater import MOST_ANNOTATIONS, excess, pod_groups_equal, update_pod_group
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -160,13 +160,19 @@ def _digest(metadata: Metadata, rules: Rules) -> int:
 
 
 def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
-    """Return the pod group that ``metadata`` describes. Only fields of the release in ``rules`` are set."""
+    """Return the pod group that ``metadata`` describes. Only fields of the release in ``rules`` are set.
+
+    The largest annotations are left out if the API server would refuse the group because of their size.
+    """
+    annotations = dict(metadata.annotations or {})
+    for key in excess(annotations):
+        del annotations[key]
     group = PodGroup(
         metadata=ObjectMeta(
             name=metadata.name,
             namespace=metadata.namespace,
             labels=metadata.labels or None,
-            annotations=metadata.annotations or None,
+            annotations=annotations or None,
             owner_references=[metadata.owner],
         ),
         spec=PodGroupSpec(
@@ -182,6 +188,16 @@ def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
         group.spec.preemption_delay = metadata.preemption_delay
         group.spec.staleness_grace_period = metadata.staleness_grace_period
     return group
+
+
+def why_left_out(metadata: Metadata) -> str:
+    """Return the remark on the annotations that :func:`pod_group_for` leaves out, or an empty string."""
+    if not (keys := excess(metadata.annotations or {})):
+        return ""
+    return (
+        f"the PodGroup of {metadata.owner.kind} {metadata.owner.name} lacks the largest annotations, because all"
+        f" together may have at most {MOST_ANNOTATIONS} bytes: {', '.join(keys)}"
+    )
 
 
 def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from typing import Final
 
 from controller_runtime.apis.meta.v1 import OwnerReference
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+
+MOST_ANNOTATIONS: Final = 256 << 10
+"""How many bytes the annotations of an object may have, according to the API server."""
 
 
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
@@ -31,16 +35,30 @@ def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
 def update_pod_group(old: PodGroup, new: PodGroup) -> None:
     """Update the labels, annotations, owners and spec of ``old`` to match ``new``.
 
-    Other labels and annotations of ``old`` are kept, and so are unknown fields of its spec.
+    Other labels and annotations of ``old`` are kept, unless they do not fit, and so are unknown fields of its spec.
     """
     if new.metadata.annotations:
-        old.metadata.annotations = {**old.annotations, **new.metadata.annotations}
+        merged = {**old.annotations, **new.metadata.annotations}
+        for key in excess(merged, kept=new.metadata.annotations):
+            del merged[key]
+        old.metadata.annotations = merged
     if new.metadata.labels:
         old.metadata.labels = {**old.labels, **new.metadata.labels}
     unknown = dict(old.spec.unknown_fields)
     old.spec = new.spec.shallow_copy()
     old.spec.set_unknown_fields(unknown)
     old.metadata.owner_references = new.metadata.owner_references
+
+
+def excess(annotations: Mapping[str, str], *, kept: Container[str] = ()) -> list[str]:
+    """Return the largest annotations, without which an API server accepts the others; none of them is in ``kept``."""
+    sizes = {key: len(key.encode()) + len(value.encode()) for key, value in annotations.items()}
+    over, keys = sum(sizes.values()) - MOST_ANNOTATIONS, list[str]()
+    for key in sorted(sizes, key=lambda key: (-sizes[key], key)) if over > 0 else ():
+        if over > 0 and key not in kept:
+            keys.append(key)
+            over -= sizes[key]
+    return keys
 
 
 def _has_all(held: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import ConflictError, ForbiddenError
+from controller_runtime.machinery.errors import ConflictError, ForbiddenError, InvalidError
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 
@@ -24,6 +24,7 @@ from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from testkit.grouping import OwnerServer, make_object, make_pod, make_reconciler, pod_grouper, refusing
+from testkit.recorder import Recorder
 
 REQUEST = Request("team-a", "db-0")
 GROUP = "pg-db-uid-db"
@@ -48,6 +49,45 @@ async def test_nothing_is_written_for_a_pod_that_has_all(stateful_set: Unstructu
     await make_reconciler(client).reconcile(REQUEST)
 
     assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod")]
+
+
+async def test_the_pods_of_an_owner_with_the_largest_annotations_are_grouped_and_an_event_says_what_is_missing(
+    recorder: Recorder,
+) -> None:
+    large = {"applied": "x" * (262_100 - len("applied")), "small": "y"}
+    owner = make_object("apps/v1", "StatefulSet", "db", annotations=large)
+    client = FakeClient(owner, make_pod("db-0", owner), make_pod("db-1", owner))
+    groups = Handler(client, client, node_pool_key="p", queue_key="q")
+    reconciler = PodReconciler(client, recorder, pod_grouper(client), groups, notices=recorder)
+
+    for name in ("db-0", "db-1"):
+        await reconciler.reconcile(Request("team-a", name))
+
+    assert (await client.get(PodGroup, ("team-a", GROUP))).annotations.keys() == {
+        "kai.scheduler/top-owner-metadata",
+        "small",
+    }
+    assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod"), ("patch", "Pod")]
+    (event,) = recorder.events
+    assert event.startswith(
+        "Warning FieldIgnored: the PodGroup of StatefulSet db lacks the largest annotations"
+    )
+    assert event.endswith("262144 bytes: applied")
+
+
+async def test_a_pod_whose_annotations_have_no_room_for_a_group_is_reported(
+    stateful_set: Unstructured, recorder: Recorder
+) -> None:
+    pod = make_pod("db-0", stateful_set, annotations={"a": "x" * (262_144 - 1)})
+    client = FakeClient(stateful_set, pod)
+    reconciler = make_reconciler(client, recorder=recorder)
+
+    for _ in range(2):
+        with pytest.raises(InvalidError, match="annotations: Too long: may not be more than 262144 bytes"):
+            await reconciler.reconcile(REQUEST)
+
+    assert verbs(client).count(("create", "PodGroup")) == 1
+    assert len(set(recorder.events)) == 1
 
 
 FORMER = "00000000-0000-4000-8000-000000000001"

@@ -107,6 +107,33 @@ async def test_a_group_that_another_writer_has_changed_is_corrected() -> None:
     assert (await client.get(PodGroup, KEY)).spec.min_member == 1
 
 
+LARGE = "ä" * (100 << 10)
+"""200 KiB, of which an object has room for one."""
+
+
+async def test_a_group_that_is_too_large_lacks_the_largest_annotations_and_is_written_once() -> None:
+    client = FakeClient()
+    groups = handler(client)
+
+    for _ in range(2):
+        await groups.apply_to_cluster(wanted(annotations={"b": LARGE, "a": LARGE, "small": "x"}))
+
+    assert (await client.get(PodGroup, KEY)).annotations == {"b": LARGE, "small": "x"}
+    assert len(client.writes) == 1
+
+
+async def test_a_former_annotation_makes_room_for_one_of_the_owner() -> None:
+    client = FakeClient()
+    groups = handler(client)
+    await groups.apply_to_cluster(wanted(annotations={"former": LARGE, "other": "x"}))
+
+    for _ in range(2):
+        await groups.apply_to_cluster(wanted(annotations={"new": LARGE}))
+
+    assert (await client.get(PodGroup, KEY)).annotations == {"new": LARGE, "other": "x"}
+    assert len(client.writes) == 2
+
+
 async def test_unknown_fields_stay() -> None:
     stored = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"queue": "q", "newer": {"a": 1}}}
     client = FakeClient(PodGroup.from_dict(stored))
