@@ -150,7 +150,7 @@ class Renewed:
 
 
 @pytest.mark.real_time
-async def test_new_connections_begin_with_the_newest_certificate_under_the_same_options() -> None:
+async def test_new_connections_begin_with_the_newest_certificate_and_open_ones_go_on() -> None:
     renewed = Renewed()
     options = TLSOptions(maximum_version=ssl.TLSVersion.TLSv1_2)
     server = Server(Address("127.0.0.1", 0), {"/": hello}, tls=renewed, tls_options=options)
@@ -162,14 +162,24 @@ async def test_new_connections_begin_with_the_newest_certificate_under_the_same_
         ):
             return connection.version(), connection.getpeercert(binary_form=True)
 
+    def asked() -> bytes:
+        kept.request("GET", "/")
+        return kept.getresponse().read()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.start)
         await server.ready()
+        kept = http.client.HTTPSConnection("127.0.0.1", server.port, context=trusting(), timeout=20)
+        assert await anyio.to_thread.run_sync(asked) == b"hello"
+        used = kept.sock
         first, again = [await anyio.to_thread.run_sync(shown) for _ in range(2)]
         renewed.serve(webhook.SelfSigned())
         second = await anyio.to_thread.run_sync(shown)
         renewed.error = OSError("unreadable")
         third = await anyio.to_thread.run_sync(shown)
+        assert await anyio.to_thread.run_sync(asked) == b"hello"
+        assert kept.sock is used
+        kept.close()
         tasks.cancel_scope.cancel()
     assert (first, second) == (again, third)
     assert first[1] != second[1]
