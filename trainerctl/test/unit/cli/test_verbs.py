@@ -105,18 +105,26 @@ def assert_plain(ran: Ran) -> None:
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_help_fits_a_terminal_and_has_no_escape_codes_in_a_pipe(name: str, tmp_path: Path) -> None:
-    plain = piped(tmp_path, *name.split(), "--help")
+DRAWN = {"get", "progress"}
+"""Commands that are looked at in a pipe and on a terminal: a table, and a picture that is drawn again and again."""
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_help_has_no_escape_codes_in_a_pipe(name: str, tmp_path: Path) -> None:
+    plain = piped(tmp_path, name, "--help")
     assert_plain(plain)
     assert (plain.code, plain.err) == (0, "")
-    assert plain.out.startswith(f"usage: trainerctl {name}")
+    assert plain.out.split() == LEAVES[name].format_help().split()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_fits_a_terminal(name: str, tmp_path: Path) -> None:
     shown = on_a_terminal(tmp_path, *name.split(), "--help")
     assert shown.code == 0
     text, _, examples = ESCAPE.sub("", shown.out).partition("\nexamples:")
     assert [line for line in text.splitlines() if cell_len(line) > COLUMNS] == []
     assert examples
-    assert ESCAPE.sub("", shown.out).split() == plain.out.split()
+    assert ESCAPE.sub("", shown.out).split() == LEAVES[name].format_help().split()
 
 
 @pytest.fixture
@@ -147,9 +155,10 @@ def test_a_server_that_cannot_be_reached_is_one_line(name: str, nowhere: str, tm
     assert (plain.code, plain.out) == (1, "")
     (line,) = plain.err.splitlines()
     assert re.match(r"trainerctl: .*connection refused", line, re.IGNORECASE)
-    shown = on_a_terminal(tmp_path, *words)
-    assert shown.code == 1
-    assert "connection refused" in ESCAPE.sub("", shown.out).lower()
+    if name in DRAWN:
+        shown = on_a_terminal(tmp_path, *words)
+        assert shown.code == 1
+        assert "connection refused" in ESCAPE.sub("", shown.out).lower()
 
 
 WITHOUT_CLUSTER = {"cluster up", "cluster build", "cluster list"}
