@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of probes; test/integration/localcluster/processes runs probes of real processes."""
+"""Requests of probes, and when they count; test/integration/localcluster/processes runs probes of real processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
-from controller_runtime.apis.core.v1 import Probe
+from controller_runtime.apis.core.v1 import Container, ContainerStateRunning, Pod, Probe
 
-from trainerctl.localcluster.processes.probes import ProbeTarget
+from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
+from trainerctl.localcluster.processes.status import ContainerRecord
 
 
 @pytest.mark.real_time
@@ -56,3 +57,94 @@ async def test_a_connection_is_enough_where_no_path_is_asked(kind: str) -> None:
     good, message = await target.check(probe, 10)
     assert not good
     assert message
+
+
+class Probed:
+    """A container whose probes succeed (1) or fail (0) as ``answers`` say; the last answer is repeated."""
+
+    def __init__(self, answers: str, **probes: Any) -> None:
+        self.record = ContainerRecord(
+            "node", "", ContainerStateRunning(), started="startupProbe" not in probes
+        )
+        self.ends: list[tuple[float, str, float | None]] = []
+        self.changes: list[tuple[float, bool | None, bool]] = []
+        self.reports: list[str] = []
+        self.stopping = False
+        self._answers = list(answers)
+        self._begun = 0.0
+        container = Container.from_dict({"name": "node", **probes})
+        target: Any = self
+        self._probes = Probes(
+            Pod(),
+            container,
+            self.record,
+            target,
+            lambda _pod, reason, message: self.reports.append(f"{reason}: {message}"),
+            lambda: self.changes.append((self._time(), self.record.started, self.record.ready)),
+            lambda: self.stopping,
+        )
+
+    def _time(self) -> float:
+        return anyio.current_time() - self._begun
+
+    async def check(self, _probe: Any, _timeout: float) -> tuple[bool, str]:
+        good = (self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]) == "1"
+        return good, "" if good else "broken"
+
+    async def run(self, seconds: float) -> None:
+        self._begun = anyio.current_time()
+
+        async def kill(reason: str, grace: float | None) -> None:
+            self.ends.append((self._time(), reason, grace))
+
+        with anyio.move_on_after(seconds):
+            await self._probes.run(kill)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "probe", "end"),
+    [
+        ("10010100", "liveness", {}, (80, None)),
+        ("1100", "liveness", {"failureThreshold": 2, "periodSeconds": 4}, (12, None)),
+        ("0", "liveness", {"failureThreshold": 1, "initialDelaySeconds": 5}, (5, None)),
+        ("0", "startup", {"terminationGracePeriodSeconds": 7}, (20, 7)),
+        ("000", "startup", {"failureThreshold": 2, "periodSeconds": 1}, (1, None)),
+        ("1", "liveness", {}, None),
+        ("0001", "startup", {"failureThreshold": 4}, None),
+    ],
+)
+async def test_a_container_ends_when_a_probe_has_failed_often_enough_in_a_row(
+    answers: str, kind: str, probe: dict[str, int], end: tuple[float, float | None] | None
+) -> None:
+    probed = Probed(answers, **{f"{kind}Probe": probe})
+    await probed.run(600)
+    assert probed.ends == ([(end[0], f"failed {kind} probe", end[1])] if end else [])
+    assert probed.reports[:1] == (
+        [f"Unhealthy: {kind.title()} probe failed: broken"] if "0" in answers else []
+    )
+    if answers == "0001":
+        assert probed.changes == [(30, True, True)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "probe", "changes"),
+    [
+        ("01001000", {}, [(10, True), (70, False)]),
+        ("01101", {"successThreshold": 2, "failureThreshold": 1, "periodSeconds": 1}, [(2, True), (3, False), (5, True)]),
+        ("1", {"initialDelaySeconds": 9}, [(9, True)]),
+    ],
+)  # fmt: skip
+async def test_a_container_is_ready_after_successes_in_a_row_until_failures_in_a_row(
+    answers: str, probe: dict[str, int], changes: list[tuple[float, bool]]
+) -> None:
+    probed = Probed(answers, readinessProbe=probe)
+    probed.stopping = True  # readiness is probed until the end
+    await probed.run(100)
+    assert [(time, ready) for time, _, ready in probed.changes] == changes
+
+
+async def test_a_container_that_is_stopped_is_not_ended_by_its_liveness_probe() -> None:
+    probed = Probed("0", livenessProbe={"failureThreshold": 1})
+    probed.stopping = True
+    await probed.run(600)
+    assert (probed.ends, probed.reports) == ([], [])
