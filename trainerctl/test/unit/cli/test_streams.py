@@ -17,7 +17,7 @@ from pathlib import Path
 import pkg
 import pytest
 
-from trainerctl.cli import execution
+from trainerctl.cli import execution, streams
 from trainerctl.cli.signals import Signals
 
 pytestmark = pytest.mark.real_time
@@ -208,6 +208,18 @@ def test_a_signal_wakes_the_loop_of_a_command(monkeypatch: pytest.MonkeyPatch, *
     parsed = argparse.Namespace(function="", passes_flags=False, cleans_up=cleans_up)
     assert execution.run(parsed, Signals()) == 0
     assert woken == [True]
+
+
+def test_a_stream_without_a_reader_is_discarded_although_the_other_one_has_a_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as broken:
+        monkeypatch.setattr(sys, "stderr", broken)
+        broken.write("text")
+        streams.discard()
+        broken.flush()  # into the null device
 
 
 @pytest.mark.usefixtures("silent")

@@ -5,8 +5,9 @@
 import argparse
 import io
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
 from controller_runtime.rest import Request, Response
 from rich.cells import cell_len
-from testkit.why.world import TrainJobObjects, condition, when
+from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 from trainerctl.cli import live, wait
 from trainerctl.cli.live import KIND, ServerClock
@@ -130,6 +131,32 @@ async def test_a_terminal_shows_a_bar_until_the_end(
     assert r"[red]\x1b[2J=[/]" in err.getvalue()  # neither markup nor an escape sequence
 
 
+async def test_a_report_ages_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(_Reporting):
+        @asynccontextmanager
+        async def watch(self, kind: Any, **options: Any) -> AsyncIterator[Any]:
+            await anyio.sleep(3.5)
+            async with super().watch(kind, **options) as events:
+                yield events
+
+    shown: list[str] = []
+
+    @contextmanager
+    def recording(_console: Console, **_options: Any) -> Iterator[Any]:
+        yield SimpleNamespace(
+            start=lambda _task: None, update=lambda _task, *, detail, **_numbers: shown.append(detail)
+        )
+
+    monkeypatch.setattr(wait, "progress_on", recording)
+    begun = anyio.current_time()
+    clock: Any = SimpleNamespace(corrected=lambda _: NOW + timedelta(seconds=anyio.current_time() - begun))
+    cluster = live.Connection(Slow(_states()[1:]), "team-a", clock)  # type: ignore[arg-type]  # as above
+    async with wait._bar(cluster, "llama", Console(file=io.StringIO(), force_terminal=True)) as show:
+        arguments = argparse.Namespace(name="llama", state="complete")
+        assert (await wait.wait_for(cluster, arguments, show))[0] == 0
+    assert [words.rpartition(", ")[2] for words in shown[:4]] == ["9s ago", "10s ago", "11s ago", "12s ago"]
+
+
 @pytest.mark.parametrize("width", [120, 80, 40])
 def test_the_bar_stays_readable_in_a_narrow_terminal(width: int) -> None:
     out = io.StringIO()
@@ -198,9 +225,13 @@ def test_the_steps_of_a_start_keep_their_marks_and_counts_in_a_narrow_terminal(w
         progress.update("wait for 200 nodes", done=55, total=200)
         progress.update("wait for 200 nodes", done=55, total=200, detail="node-7")
         progress.fail("wait for 200 nodes", "timeout")
+        progress.fail("never started", "nothing")
+        progress.start("copy")
+        progress.fail("copy", "reason " * 9)
 
     lines = drawn(out)
     assert all(cell_len(line) <= width for line in lines)
     assert any(line.startswith("✓") and "https:" in line for line in lines)
     assert any(line.startswith("✗") and "timeout" in line for line in lines)
     assert not any("…" in line for line in lines if "✗" in line)
+    assert "reason" not in out.getvalue()  # the error is printed below, in full

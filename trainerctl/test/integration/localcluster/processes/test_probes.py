@@ -9,7 +9,7 @@ import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ContainerStateRunning
 from controller_runtime.envtest import Authority, free_ports
-from testkit.local_pods import UID, container, new_pod, read_log, running, until
+from testkit.local_pods import UID, container, finished, new_pod, read_log, running, until
 
 from trainerctl.localcluster.processes.settings import Settings
 
@@ -74,6 +74,36 @@ async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
     assert read_log(settings).splitlines().count("term") == 1
     assert (settings.pod(UID) / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
     assert not [reason for reason, _ in events if reason == "Killing"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "hooks", "said"),
+    [
+        ("postStart", ["stop"], ("FailedPostStartHook", "no start")),
+        ("livenessProbe", ["start", "stop"], ("Unhealthy", "Liveness probe failed: no start")),
+    ],
+)
+async def test_hooks_run_after_the_start_and_before_each_end(
+    settings: Settings, events: list[tuple[str, str]], cause: str, hooks: list[str], said: tuple[str, str]
+) -> None:
+    def handler(script: str) -> dict[str, Any]:
+        return {"exec": {"command": ["sh", "-c", script]}}
+
+    fail = handler("echo no start; exit 1")
+    lifecycle = {
+        "postStart": handler("echo start >> hooks"),
+        "preStop": handler("echo stop >> hooks; exit 3"),
+    }
+    fields: dict[str, Any] = {"lifecycle": lifecycle}
+    if cause == "postStart":
+        lifecycle["postStart"] = fail
+    else:
+        fields[cause] = {**fail, "periodSeconds": 1, "failureThreshold": 1}
+    runner = await finished(new_pod(container("sleep", "8902", **fields)), settings)
+    assert runner.record.phase == "Failed"
+    assert (settings.pod(UID) / "containers" / "main" / "work" / "hooks").read_text().split() == hooks
+    reason = "failed its postStart hook" if cause == "postStart" else "failed liveness probe"
+    assert events == [said, ("Killing", f"Container main {reason}"), ("FailedPreStopHook", "exit code 3")]
 
 
 async def test_readiness_follows_http(settings: Settings) -> None:
