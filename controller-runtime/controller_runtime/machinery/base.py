@@ -26,6 +26,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     Final,
@@ -191,7 +192,7 @@ class Struct(BaseModel):
         """
         _check_secrets(cls)
         for name, field in cls.__pydantic_fields__.items():
-            if field.serialization_alias is not None or field.validation_alias is not None:
+            if field.serialization_alias != field.validation_alias:
                 _check_aliases(cls, name, field)
 
     @classmethod
@@ -399,7 +400,10 @@ def _is_harmless(annotation: Hashable) -> bool:
     """
     if isinstance(annotation, type):
         return annotation in _HARMLESS or Struct in annotation.__mro__
-    return get_origin(annotation) in _CONTAINERS and all(map(_is_harmless, get_args(annotation)))
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_harmless(arguments[0])
+    return origin in _CONTAINERS and all(map(_is_harmless, arguments))
 
 
 def _secret_of(model: type[BaseModel], name: str, field: FieldInfo, seen: set[object]) -> str | None:
@@ -498,7 +502,7 @@ def _add_rules(part: object, model: type[Struct], handler: GetCoreSchemaHandler,
 
     Nested structs are skipped: their own classes add the rules to them.
     """
-    if isinstance(part, list | tuple):
+    if isinstance(part, _LISTS):
         for child in part:
             _add_rules(child, model, handler, seen)
     if not isinstance(part, dict):
@@ -517,7 +521,7 @@ def _add_rules(part: object, model: type[Struct], handler: GetCoreSchemaHandler,
     for key, value in part.items():
         if key in ("fields", "choices") and isinstance(value, dict):  # keyed by name or by tag
             _add_rules([*value.values()], model, handler, seen)
-        elif key not in _VALUES and isinstance(value, dict | list | tuple):
+        elif isinstance(value, _PARTS) and key not in _VALUES:
             _add_rules(value, model, handler, seen)
 
 
@@ -570,6 +574,9 @@ _RULES: Final[dict[Any, Callable[[Any, Callable[[Any], Any]], Any]]] = {
 }
 _VALUES: Final = frozenset({"default", "expected", "members", "metadata", "config", "serialization"})
 """Keys to skip in pydantic's schemas: their values contain no schemas of fields."""
+_LISTS: Final = (list, tuple)
+_PARTS: Final = (dict, *_LISTS)
+"""Tuples, because ``isinstance`` with ``dict | list`` makes the union again for each of thousands of parts."""
 
 
 def _check_number(error: ValidationError) -> None:
