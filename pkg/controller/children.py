@@ -159,6 +159,8 @@ class Children:
             live = found.only("status")
         else:
             live = await offload.decoded(found)
+        if trainjob.controls(train_job, live):
+            return live
         try:
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         except trainjob.PredecessorError as error:
@@ -175,9 +177,13 @@ class Children:
 
     def _may_be_outdated(self, train_job: TrainJob) -> bool:
         """Return True if a running JobSet must be compared with its TrainJob, which was changed or suspended."""
-        version, memory = _version_of(train_job), self._memories.get(train_job.key)
-        compared = memory is not None and memory.compared == version
-        return trainjob.suspension_note(train_job) is not None or (version[1] > 1 and not compared)
+        if trainjob.suspension_note(train_job) is not None:
+            return True
+        version = _version_of(train_job)
+        if version[1] <= 1:  # like most TrainJobs, it was never changed
+            return False
+        memory = self._memories.get(train_job.key)
+        return memory is None or memory.compared != version
 
     async def reconcile(  # noqa: C901  # one branch for each state, and one for each reason to wait
         self, runtime: Runtime, train_job: TrainJob, live: JobSet | None, state: JobSetState | None
@@ -453,12 +459,7 @@ class Children:
             return
         except CacheDegradedError as error:
             raise PendingError(str(error), _UNTIL_READABLE) from error
-        owner = trainjob.controller_of(live)
-        if (
-            owner is None
-            or owner.uid != train_job.metadata.uid
-            or live.metadata.deletion_timestamp is not None
-        ):
+        if not trainjob.controls(train_job, live) or live.metadata.deletion_timestamp is not None:
             return
         log.logger_from().debug("Deleting the JobSet", jobSet=str(live.key))
         try:

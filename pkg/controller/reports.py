@@ -133,6 +133,8 @@ class Reports:
 
 def log_outcome(before: TrainJob, after: TrainJob, job_set: JobSet | None, now: datetime) -> None:
     """Log one line if the new conditions of a TrainJob say that it has ended, was suspended or was resumed."""
+    if before.status.conditions == after.status.conditions:  # most changes are changes of counts
+        return
     for kind in (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED, trainer.TRAIN_JOB_SUSPENDED):
         was, found = (conditions.is_true(each.status.conditions, kind) for each in (before, after))
         if found and not was:

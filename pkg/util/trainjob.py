@@ -196,6 +196,12 @@ def controller_of(obj: Object) -> OwnerReference | None:
     return next((each for each in obj.metadata.owner_references or () if each.controller), None)
 
 
+def controls(train_job: TrainJob, live: Object) -> bool:
+    """Return True if the TrainJob is the controller of ``live``."""
+    owner = controller_of(live)
+    return owner is not None and owner.uid == train_job.metadata.uid
+
+
 def require_control(live: Object, controller: OwnerReference | None) -> None:
     """Raise an error unless ``controller`` controls ``live``.
 
