@@ -105,6 +105,7 @@ class TrainJobReconciler:
     ) -> None:
         """``count_attempts`` is the feature gate ExecutionAttempts."""
         self._client = client
+        self._status_client = client.status
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
@@ -315,7 +316,7 @@ class TrainJobReconciler:
             return
         try:
             patch = replace_status(stored, old, new)
-            await client.patch_lazily(self._client.status, train_job, patch)
+            await client.patch_lazily(self._status_client, train_job, patch)
         except NotFoundError as error:
             if not error.names_object:
                 raise
