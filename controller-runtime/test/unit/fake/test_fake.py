@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.client import APPLY, JSON, MERGE, STRATEGIC, Watcher, merge_from, raw_patch
+from controller_runtime.client import APPLY, MERGE, Watcher, merge_from, raw_patch
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
+from controller_runtime.machinery import GVK, errors, unstructured
 from ctrl_testkit.kinds import Fleet
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
@@ -49,10 +49,6 @@ class TestCreate:
 
 
 class TestUpdate:
-    async def test_an_absent_object_is_not_found(self, client: FakeClient) -> None:
-        with pytest.raises(errors.NotFoundError, match=r'^fleets.fleets.example.org "x" not found$'):
-            await client.update(Fleet.from_dict({"metadata": {"name": "x", "namespace": "n"}}))
-
     async def test_kinds_without_a_status_subresource_write_it_like_all_else(self) -> None:
         client = FakeClient(with_status=[Fleet])
         stored = await client.create(
@@ -74,19 +70,6 @@ class TestPatch:
         stored = await client.patch(new, merge_from(old))
         assert client.calls[-1].body == {"data": {"b": None, "c": "3"}, "metadata": {"labels": None}}
         assert (stored.data, stored.labels) == ({"a": "1", "c": "3"}, {})
-
-    @pytest.mark.parametrize(
-        "metadata", [b'"x"', b'{"labels":{"a":1}}', b'{"finalizers":"x"}', b'{"resourceVersion":5}']
-    )
-    async def test_metadata_of_other_types_are_refused(self, client: FakeClient, metadata: bytes) -> None:
-        await client.create(config_map())
-        for patch in (
-            raw_patch(MERGE, b'{"metadata":%b}' % metadata),
-            raw_patch(STRATEGIC, b'{"metadata":%b}' % metadata),
-            raw_patch(JSON, b'[{"op":"replace","path":"/metadata","value":%b}]' % metadata),
-        ):
-            with pytest.raises(errors.InvalidError):
-                await client.patch(config_map(), patch)
 
     async def test_an_apply_patch_is_an_apply(self, client: FakeClient) -> None:
         await client.patch(config_map(), raw_patch(APPLY, config_map().to_json()), field_owner="me")
@@ -117,13 +100,6 @@ class TestRead:
         assert ([each.name for each in page], bool(page.continue_token)) == (["a"], True)
         with pytest.raises(ValueError, match="cannot be continued"):
             await client.list(ConfigMap, fields={"kind": "x"}, continue_token=page.continue_token)
-
-    async def test_metadata_only_and_unstructured_reads_see_the_same_object(self, client: FakeClient) -> None:
-        stored = await client.create(pod(nodeName="x"))
-        partial = await client.get(metadata_only(Pod), ("n", "p"))
-        assert partial.to_dict() == {"apiVersion": "v1", "kind": "Pod", "metadata": stored.metadata.to_dict()}
-        plain = await client.get(unstructured(Pod.gvk), ("n", "p"))
-        assert plain.nested("spec", "nodeName") == "x"
 
     async def test_what_is_read_belongs_to_the_reader(self, client: FakeClient) -> None:
         await client.create(
@@ -210,9 +186,3 @@ async def test_calls_are_remembered_also_when_refused(client: FakeClient) -> Non
         {"field_owner": "me", "force": True},
     )
     assert client.writes == [write]
-
-
-async def test_annotations_have_a_total_size(client: FakeClient) -> None:
-    await client.create(config_map("fits", annotations={"a": "x" * (2**18 - 1)}))
-    with pytest.raises(errors.InvalidError, match="Too long: may not be more than 262144 bytes"):
-        await client.create(config_map(annotations={"a": "x" * 2**18}))

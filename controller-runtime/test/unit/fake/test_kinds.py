@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
+from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
-from controller_runtime.machinery import GVK, Object, Struct, crd, errors, metadata_only, unstructured
-from controller_runtime.rest import InvalidRequestError
+from controller_runtime.machinery import GVK, Object, Struct, crd, errors, unstructured
 from ctrl_testkit import combined
 from ctrl_testkit.kinds import Fleet
 
@@ -78,35 +77,6 @@ def test_unstructured_objects_of_kubernetes_kinds_are_known_without_a_model_bein
 def test_lists_of_a_kind_that_nothing_describes_are_replaced_as_a_whole() -> None:
     schema = kinds.properties_of(RAW).schema
     assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, schema) == {("spec", "containers")}
-
-
-async def test_names_and_namespaces_must_be_given_where_a_request_needs_them() -> None:
-    client = FakeClient()
-    config_map = ConfigMap.from_dict({"metadata": {"name": "c"}})
-    for call in (
-        client.get(ConfigMap, ("", "c")),
-        client.get(ConfigMap, ("n", "")),
-        client.get(metadata_only(ConfigMap), ("", "c")),
-        client.create(config_map),
-        client.update(config_map),
-        client.apply(config_map, field_owner="me"),
-        client.delete(config_map),
-        client.delete_all_of(ConfigMap),
-        client.apply(ConfigMap.from_dict({"metadata": {"namespace": "n"}}), field_owner="me"),
-    ):
-        with pytest.raises(InvalidRequestError, match="may not be empty"):
-            await call
-
-
-async def test_an_apply_for_another_object_of_the_name_is_refused() -> None:
-    client = FakeClient()
-    await client.create(thing())
-    other = RAW.from_dict({"metadata": {"name": "t", "namespace": "n", "uid": "other"}})
-    with pytest.raises(errors.InvalidError, match=r"metadata\.uid: .*field is immutable"):
-        await client.apply(other, field_owner="me")
-    other.metadata.name = "new"
-    with pytest.raises(errors.ConflictError, match="no existing object was found"):
-        await client.apply(other, field_owner="me")
 
 
 async def test_a_model_that_is_seen_later_describes_the_kind() -> None:

@@ -192,6 +192,16 @@ def held_by_another(server: LeaseServer) -> None:
     ).to_dict()
 
 
+def elected_manager(world: Any, server: LeaseServer) -> ctrl.Manager:
+    """Return a manager that reads pods and ConfigMaps from ``world``, and everything else from ``server``."""
+
+    async def api(request: rest.Request) -> Any:
+        of_world = request.path in ("/api/v1/pods", "/api/v1/configmaps")
+        return await (world.transport.send if of_world else server)(request)
+
+    return new_manager(api, **ELECTION)
+
+
 class Seen:
     """A reconciler that records its requests and their times."""
 
@@ -237,10 +247,7 @@ async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothin
     server, seen = LeaseServer(), Seen()
     held_by_another(server)
 
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
+    mgr = elected_manager(world, server)
     cold = controller.Options(enable_warmup=False)
     ctrl.new_controller_managed_by(mgr).named("cold").for_(Pod).with_options(cold).complete(seen)
     world.put(make_pod("a"))
@@ -256,10 +263,7 @@ async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: 
     world.held.add(Pod)
     server = LeaseServer()
 
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
+    mgr = elected_manager(world, server)
     ctrl.new_controller_managed_by(mgr).named("held").for_(Pod).complete(Seen())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(mgr.start)
@@ -291,10 +295,7 @@ async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> N
     server = LeaseServer()
     held_by_another(server)
 
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
+    mgr = elected_manager(world, server)
     async with running(mgr):
         await anyio.sleep(1)
         ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
@@ -307,10 +308,7 @@ async def test_a_source_that_a_followers_controller_gets_later_is_warmed_up_too(
     server = LeaseServer()
     held_by_another(server)
 
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path.startswith("/api/v1/") else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
+    mgr = elected_manager(world, server)
     made = ctrl.new_controller_managed_by(mgr).named("late").for_(Pod).build(Seen())
     async with running(mgr):
         await anyio.sleep(1)

@@ -148,28 +148,6 @@ async def test_what_a_plugin_says_on_its_standard_error_is_shown(
 
 
 @pytest.mark.real_time
-async def test_requests_that_find_a_token_expired_together_run_its_plugin_once(
-    write: Write, tmp_path: Path
-) -> None:
-    gone = "2020-01-01T00:00:00Z"
-    statuses = [{"token": "one", "expirationTimestamp": gone}, {"token": "two", "expirationTimestamp": gone}]
-    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
-    config = await rest.load_config(str(path))
-    sent = list[str]()
-
-    async def send(request: rest.Request) -> rest.FakeResponse:
-        sent.append(request.headers["Authorization"])
-        return rest.FakeResponse(200)
-
-    outermost = layers.Authorize(rest.FakeTransport(send), config.credentials, config.host)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(50):
-            tasks.start_soon(outermost.send, rest.Request("GET", "/version"))
-    assert sent == ["Bearer two"] * 50
-    assert (tmp_path / "count").read_text() == "2"
-
-
-@pytest.mark.real_time
 async def test_two_transports_that_are_refused_together_run_a_plugin_once(
     write: Write, tmp_path: Path
 ) -> None:
