@@ -8,12 +8,11 @@ import pytest
 
 from controller_runtime.apis.apps.v1 import StatefulSet
 from controller_runtime.apis.autoscaling.v2 import HorizontalPodAutoscaler
-from controller_runtime.apis.core.v1 import PersistentVolume, PersistentVolumeClaim, ResourceQuota
+from controller_runtime.apis.core.v1 import PersistentVolumeClaim, ResourceQuota
 from controller_runtime.apis.discovery.v1 import EndpointSlice
-from controller_runtime.apis.networking.v1 import Ingress, IngressClass, NetworkPolicy
+from controller_runtime.apis.networking.v1 import Ingress, NetworkPolicy
 from controller_runtime.apis.policy.v1 import PodDisruptionBudget
-from controller_runtime.apis.resource.v1 import ResourceClaimTemplate
-from controller_runtime.apis.storage.v1 import StorageClass, VolumeAttachment
+from controller_runtime.apis.storage.v1 import StorageClass
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import Object, unstructured
 
@@ -44,7 +43,6 @@ OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
             }
         },
     ),
-    (IngressClass, {"spec": {"controller": "example.com/ingress"}}),
     (
         NetworkPolicy,
         {
@@ -66,17 +64,6 @@ OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
                 "storageClassName": "fast",
                 "resources": {"requests": {"storage": "1Gi"}},
                 "selector": LABELS,
-            }
-        },
-    ),
-    (
-        PersistentVolume,
-        {
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "nfs": {"server": "nfs", "path": "/"},
-                "mountOptions": ["ro"],
             }
         },
     ),
@@ -140,27 +127,11 @@ OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
         },
     ),
     (
-        VolumeAttachment,
-        {"spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}},
-    ),
-    (
         EndpointSlice,
         {
             "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
-        },
-    ),
-    (
-        ResourceClaimTemplate,
-        {
-            "spec": {
-                "spec": {
-                    "devices": {
-                        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
-                    }
-                }
-            }
         },
     ),
 ]

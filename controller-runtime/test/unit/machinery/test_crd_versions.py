@@ -9,7 +9,6 @@ from pydantic import Field
 
 import controller_runtime as ctrl
 from controller_runtime.machinery.crd import custom_resource_definition
-from controller_runtime.tools import crd as tool
 from ctrl_testkit.workers import WorkerV1, WorkerV1Beta1
 
 
@@ -78,11 +77,6 @@ def test_a_rule_has_all_that_the_api_server_knows(spec: dict[str, Any]) -> None:
             "optionalOldSelf": True,
         },
     ]
-
-
-def test_the_command_writes_one_file_for_all_versions() -> None:
-    (name,) = tool.manifests(tool.load("ctrl_testkit.workers"))
-    assert name == "example.com_workers.yaml"
 
 
 class Other(ctrl.Object, group="example.com", version="v1", plural="others"):

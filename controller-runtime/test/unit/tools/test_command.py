@@ -30,6 +30,11 @@ def test_a_module_with_kinds_becomes_one_file_for_each_kind(
     assert capsys.readouterr().out == ""
 
 
+def test_the_versions_of_a_kind_become_one_file(tmp_path: Path) -> None:
+    assert main(["crd", "ctrl_testkit.workers", "--output", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["example.com_workers.yaml"]
+
+
 def test_one_kind_of_a_module_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crd", "ctrl_testkit.kinds"]) == 0
     every = list(yaml.safe_load_all(capsys.readouterr().out))
