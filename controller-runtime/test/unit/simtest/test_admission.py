@@ -66,7 +66,11 @@ def configuration(kind: str, path: str, policy: str = "Fail", **options: Any) ->
 
 
 def lived(
-    work: Callable[[Simulation], Awaitable[None]], policy: str = "Fail", seed: int = 1, **options: Any
+    work: Callable[[Simulation], Awaitable[None]],
+    policy: str = "Fail",
+    *,
+    validates: str = "/validate--v1-configmap",
+    **options: Any,
 ) -> None:
     """Simulate a cluster with the managers' webhooks, and call ``work`` after ten seconds; raise any failure."""
 
@@ -74,7 +78,7 @@ def lived(
         sim.serve(ConfigMap)
         sim.manager(setup, options=OPTIONS)
         sim.admission(
-            configuration("ValidatingWebhookConfiguration", "/validate--v1-configmap", policy, **options),
+            configuration("ValidatingWebhookConfiguration", validates, policy, **options),
             configuration("MutatingWebhookConfiguration", "/mutate--v1-configmap", policy, **options),
         )
 
@@ -84,7 +88,7 @@ def lived(
 
         sim.finally_(after_ten_seconds)
 
-    outcome = simtest.run(scenario, seed, minutes=0.1, faults=0)
+    outcome = simtest.run(scenario, 1, minutes=0.1, faults=0)
     if outcome.failure is not None:
         raise outcome.failure
 
@@ -271,18 +275,7 @@ def test_a_patch_of_a_validating_webhook_is_an_error() -> None:
         with pytest.raises(StatusError, match="validating webhook must not return a patch"):
             await sim.client().create(config_map(number="1"))
 
-    def scenario(sim: Simulation) -> None:
-        sim.serve(ConfigMap)
-        sim.manager(setup, options=OPTIONS)
-        sim.admission(configuration("ValidatingWebhookConfiguration", "/mutate--v1-configmap"))
-
-        async def after_ten_seconds(sim: Simulation) -> None:
-            await anyio.sleep(10)
-            await work(sim)
-
-        sim.finally_(after_ten_seconds)
-
-    assert simtest.run(scenario, 1, minutes=0.1, faults=0).failure is None
+    lived(work, validates="/mutate--v1-configmap")
 
 
 @pytest.mark.parametrize(

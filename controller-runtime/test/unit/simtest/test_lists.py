@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Simulation
+from ctrl_testkit.lives import failure_of
 
 PATH = "/api/v1/namespaces/default/configmaps"
 
@@ -41,12 +41,7 @@ async def story(sim: Simulation) -> None:
 
 
 def test_a_list_at_exactly_a_version_shows_the_objects_of_that_time() -> None:
-    def scenario(sim: Simulation) -> None:
-        sim.serve(ConfigMap)
-        sim.finally_(story)
-
-    outcome = simtest.run(scenario, 0, minutes=0.1, faults=0)
-    assert outcome.failure is None, simtest.report(outcome)
+    assert failure_of(story, minutes=0.1) is None
 
 
 async def change_owners(sim: Simulation) -> None:
@@ -70,9 +65,4 @@ async def change_owners(sim: Simulation) -> None:
 
 
 def test_objects_are_found_by_their_owner_and_their_uid_until_they_change() -> None:
-    def scenario(sim: Simulation) -> None:
-        sim.serve(ConfigMap)
-        sim.finally_(change_owners)
-
-    outcome = simtest.run(scenario, 0, minutes=0.1, faults=0)
-    assert outcome.failure is None, simtest.report(outcome)
+    assert failure_of(change_owners, minutes=0.1) is None

@@ -19,22 +19,18 @@ from controller_runtime import cache, controller, handler, metrics, rest, simtes
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
-from controller_runtime.cache import codec
-from controller_runtime.cache.cache import Outage
-from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.fake import FakeClient, Server
-from controller_runtime.machinery import NamespacedName
+from controller_runtime.machinery import LazyObject, NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.manager import ControllerDefaults
 from controller_runtime.rest import CompleteResponse, FakeResponse, FakeTransport
 from controller_runtime.simtest import Event, Process, cacherules, queuerules
 from controller_runtime.simtest.cacherules import Resumes, Told
 from controller_runtime.simtest.leases import Holders, Leases
 from controller_runtime.simtest.replicas import BreakableWatches
 from controller_runtime.simtest.reportrules import Events
+from ctrl_testkit.lives import failure_of, watch_config_maps
 
 KEY = NamespacedName("default", "a")
-ONE_NAME = ControllerDefaults(skip_name_validation=True)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
@@ -144,26 +140,18 @@ def test_a_leader_ends_when_it_sees_that_another_holds_its_lease(shown: str, fou
 
 @pytest.mark.parametrize(("kept", "found"), [([], 1), (["example.com/kept"], 0)])
 def test_a_read_of_an_object_that_an_own_write_has_ended_is_found(kept: list[str], found: int) -> None:
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
-            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
-            await anyio.sleep(1.0)
-            stored = (await manager.client.get(ConfigMap, KEY)).to_dict()
-            stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": kept}
-            answer = CompleteResponse(200, msgspec.json.encode(stored))
-            patch = rest.Request("PATCH", f"/api/v1/namespaces/{KEY.namespace}/configmaps/{KEY.name}")
-            sim.rules.answered(replica.process, patch, answer)
-            await manager.client.get(ConfigMap, KEY)
+    async def look(sim: simtest.Simulation) -> None:
+        manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
+        await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+        await anyio.sleep(1.0)
+        stored = (await manager.client.get(ConfigMap, KEY)).to_dict()
+        stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": kept}
+        answer = CompleteResponse(200, msgspec.json.encode(stored))
+        patch = rest.Request("PATCH", f"/api/v1/namespaces/{KEY.namespace}/configmaps/{KEY.name}")
+        sim.rules.answered(replica.process, patch, answer)
+        await manager.client.get(ConfigMap, KEY)
 
-        async def setup(mgr: ctrl.Manager) -> None:
-            await mgr.cache.get_informer(ConfigMap)
-
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1)
-        sim.finally_(look)
-
-    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
+    failure = failure_of(look, watch_config_maps)
     assert ("whose deletion our own write completed" in str(failure)) is bool(found)
 
 
@@ -244,19 +232,15 @@ async def test_a_change_that_waits_for_the_answer_to_a_write_is_held_back() -> N
 
 
 def test_a_missing_kind_is_served_to_users_but_not_to_managers() -> None:
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            sim.server.missing.add("configmaps")
-            await sim.client().list(ConfigMap)
-            with pytest.raises(NotFoundError):
-                await sim.client("manager").list(ConfigMap)
-            sim.server.missing.clear()
+    async def look(sim: simtest.Simulation) -> None:
+        sim.server.missing.add("configmaps")
+        await sim.client().list(ConfigMap)
+        with pytest.raises(NotFoundError):
             await sim.client("manager").list(ConfigMap)
+        sim.server.missing.clear()
+        await sim.client("manager").list(ConfigMap)
 
-        sim.serve(ConfigMap)
-        sim.finally_(look)
-
-    assert simtest.run(scenario, 1, minutes=0.1, faults=0).failure is None
+    assert failure_of(look, minutes=0.1) is None
 
 
 def sent_lease(holder: str, version: str) -> rest.Request:
@@ -377,33 +361,26 @@ class Failing:
         return ctrl.Result()
 
 
-def failure_of(
+def failure_with(
     reconciler: Failing, then: Callable[[], object] = lambda: None, **options: Any
 ) -> BaseException | None:
     """Return the failure of a simulation with one object, or None; ``then`` is called 5 s after its creation."""
 
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
-            await anyio.sleep(5.0)
-            then()
+    async def look(sim: simtest.Simulation) -> None:
+        await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+        await anyio.sleep(5.0)
+        then()
 
-        async def setup(mgr: ctrl.Manager) -> None:
-            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap)
-            builder.with_options(controller.Options(skip_name_validation=True, **options)).complete(
-                reconciler
-            )
+    async def setup(mgr: ctrl.Manager) -> None:
+        builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap)
+        builder.with_options(controller.Options(**options)).complete(reconciler)
 
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1)
-        sim.finally_(look)
-
-    return simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+    return failure_of(look, setup)
 
 
 @pytest.mark.parametrize(("spoil", "found"), [(0, None), (1, "a metric has 4 errors, not 3: configmap")])
 def test_metrics_count_reconciles(spoil: int, found: str | None) -> None:
-    failure = failure_of(Failing(3), lambda: metrics.RECONCILE_ERRORS.labels("configmap").inc(spoil))
+    failure = failure_with(Failing(3), lambda: metrics.RECONCILE_ERRORS.labels("configmap").inc(spoil))
     assert (None if failure is None else str(failure)) == found
 
 
@@ -417,7 +394,7 @@ def test_the_first_retry_after_a_success_must_come_soon(seconds: float, found: b
             return ctrl.Result(requeue_after=timedelta(seconds=1) if self.left == 1 else None)
 
     limiter: Any = workqueue.ItemExponentialFailureRateLimiter(base=seconds, maximum=100.0)
-    failure = failure_of(Succeeding(0), rate_limiter=limiter)
+    failure = failure_with(Succeeding(0), rate_limiter=limiter)
     assert ("the first retry after a success comes late" in str(failure)) is found
 
 
@@ -425,22 +402,18 @@ def test_the_first_retry_after_a_success_must_come_soon(seconds: float, found: b
 def test_a_namespace_ends_when_nothing_is_left_in_it(kept: list[str]) -> None:
     ends: list[bool] = []
 
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            client = sim.client()
-            marked = {"name": "n", "finalizers": ["kubernetes"]}
-            namespace = await client.create(Namespace.from_dict({"metadata": marked}))
-            inside = {"name": "a", "namespace": "n", "finalizers": kept}
-            await client.create(ConfigMap.from_dict({"metadata": inside}))
-            await client.delete(namespace)
-            await anyio.sleep(1)
-            sim.server.collect_garbage()
-            ends.append("n" not in [each.name for each in await client.list(Namespace)])
+    async def look(sim: simtest.Simulation) -> None:
+        client = sim.client()
+        marked = {"name": "n", "finalizers": ["kubernetes"]}
+        namespace = await client.create(Namespace.from_dict({"metadata": marked}))
+        inside = {"name": "a", "namespace": "n", "finalizers": kept}
+        await client.create(ConfigMap.from_dict({"metadata": inside}))
+        await client.delete(namespace)
+        await anyio.sleep(1)
+        sim.server.collect_garbage()
+        ends.append("n" not in [each.name for each in await client.list(Namespace)])
 
-        sim.serve(ConfigMap)
-        sim.finally_(look)
-
-    assert simtest.run(scenario, 1, minutes=1, faults=0).failure is None
+    assert failure_of(look) is None
     assert ends == [not kept]
 
 
@@ -448,54 +421,38 @@ def test_a_rule_that_cannot_be_checked_ends_the_life(monkeypatch: pytest.MonkeyP
     def broken(_server: object, _informer: object) -> list[str]:
         raise TypeError("a bug of the rule")
 
-    def scenario(sim: simtest.Simulation) -> None:
-        async def setup(mgr: ctrl.Manager) -> None:
-            await mgr.cache.get_informer(ConfigMap)
-
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1)
-
     monkeypatch.setattr(cacherules, "missed", broken)
-    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
-    assert str(failure) == "a bug of the rule"
+    assert str(failure_of(setup=watch_config_maps)) == "a bug of the rule"
 
 
 def test_a_read_that_is_older_than_the_last_event_is_found() -> None:
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
-            made = await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
-            changed = made.deep_copy()
-            changed.data = {"a": "1"}
-            await sim.client().update(changed)
-            await anyio.sleep(1.0)
+    async def look(sim: simtest.Simulation) -> None:
+        manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
+        made = await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+        changed = made.deep_copy()
+        changed.data = {"a": "1"}
+        await sim.client().update(changed)
+        await anyio.sleep(1.0)
 
-            async def read(_kind: type[ConfigMap], _key: NamespacedName) -> ConfigMap:
-                return made
+        async def read(_kind: type[ConfigMap], _key: NamespacedName) -> ConfigMap:
+            return made
 
-            assert (await manager.client.get(ConfigMap, KEY)).data == {"a": "1"}
-            replica.read.clear()
-            await sim.rules._read(replica, read, ConfigMap, KEY)
+        assert (await manager.client.get(ConfigMap, KEY)).data == {"a": "1"}
+        replica.read.clear()
+        await sim.rules._read(replica, read, ConfigMap, KEY)
 
-        async def setup(mgr: ctrl.Manager) -> None:
-            await mgr.cache.get_informer(ConfigMap)
-
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1)
-        sim.finally_(look)
-
-    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
+    failure = failure_of(look, watch_config_maps)
     assert "a read is older than the last event: ConfigMap a" in str(failure)
 
 
 def state(version: int, uid: str = "u") -> Any:
     metadata = {"namespace": "default", "name": "a", "uid": uid, "resourceVersion": str(version)}
-    return codec.CachedObject(ConfigMap, codec.entry_of(msgspec.json.encode({"metadata": metadata})))
+    return LazyObject.of(ConfigMap.from_dict({"metadata": metadata}))
 
 
-def teller() -> tuple[Told, SharedInformer, list[str]]:
+async def teller(cached: cache.Cache) -> tuple[Told, Any, list[str]]:
     """Return a handler that checks what it is told, its informer, and the list of what is wrong."""
-    informer, problems = SharedInformer(ConfigMap, cache.Options(), Outage()), list[str]()
+    informer, problems = (await cached.get_informer(ConfigMap)).shared, list[str]()
     return Told(informer, problems.append), informer, problems
 
 
@@ -512,7 +469,7 @@ def teller() -> tuple[Told, SharedInformer, list[str]]:
     ],
 )
 async def test_handlers_must_be_told_of_each_state_in_order(tell: str, found: str | None) -> None:
-    told, _, problems = teller()
+    told, _, problems = await teller(cache.Cache(FakeTransport(lambda _: FakeResponse(404))))
     for step in tell.split(", "):
         what, *versions = step.split()
         first, last = int(versions[0]), int(versions[-1])
@@ -530,15 +487,21 @@ async def test_handlers_must_be_told_of_each_state_in_order(tell: str, found: st
     assert problems == ([] if found is None else [f"handlers are told {found}: ConfigMap a"])
 
 
-async def test_a_state_that_handlers_are_not_told_of_is_found() -> None:
-    told, informer, problems = teller()
-    informer.put(state(1).entry, initial=False)
-    assert not [*told.untold()]
-    informer.processor._registrations.clear()
-    informer.put(state(2).entry, initial=False)
-    assert [*told.untold()] == [(KEY, ("u", "2"))]
-    informer.remove(KEY, "3")
-    assert [*told.untold()] == [(KEY, None)]
+async def test_a_state_that_handlers_are_not_told_of_is_found(world: Any, settle: Any) -> None:
+    obj = ConfigMap.from_dict({"metadata": dict(KEY._asdict())})
+    async with world.cache() as cached:
+        told, informer, problems = await teller(cached)
+        world.put(obj)
+        await cached.wait_for_sync()
+        assert not [*told.untold()]
+        informer.processor._registrations.clear()
+        world.put(obj)
+        await settle()
+        ((key, seen),) = told.untold()
+        assert (key, seen) == (KEY, (f"uid-{KEY}", informer.store.observed(KEY).resource_version))
+        world.remove(obj)
+        await settle()
+        assert [*told.untold()] == [(KEY, None)]
     assert not problems
 
 
@@ -547,29 +510,24 @@ async def test_a_state_that_handlers_are_not_told_of_is_found() -> None:
     [("a timer", "a request waits beyond its time"), ("a wake-up", "a request is ready, and a worker waits")],
 )
 def test_a_request_that_a_queue_forgets_is_found(forget: str, found: str) -> None:
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            await anyio.sleep(5.0)
-            (made,) = sim.rules.replicas["manager-0"].controllers
-            queue = made.queue
-            if forget == "a timer":
-                queue.add(ctrl.Request(*KEY), after=3.0)
-                assert queue._timer is not None
-                queue._timer.cancel()
-            else:
-                getters, queue._getters = queue._getters, deque()
-                queue.add(ctrl.Request(*KEY))
-                queue._getters = getters
-            await anyio.sleep(30.0)
+    async def look(sim: simtest.Simulation) -> None:
+        await anyio.sleep(5.0)
+        (made,) = sim.rules.replicas["manager-0"].controllers
+        queue = made.queue
+        if forget == "a timer":
+            queue.add(ctrl.Request(*KEY), after=3.0)
+            assert queue._timer is not None
+            queue._timer.cancel()
+        else:
+            getters, queue._getters = queue._getters, deque()
+            queue.add(ctrl.Request(*KEY))
+            queue._getters = getters
+        await anyio.sleep(30.0)
 
-        async def setup(mgr: ctrl.Manager) -> None:
-            ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Failing(0))
+    async def setup(mgr: ctrl.Manager) -> None:
+        ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Failing(0))
 
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1, options=simtest.options(controller=ONE_NAME))
-        sim.finally_(look)
-
-    assert found in str(simtest.run(scenario, 1, minutes=0.5, faults=0).failure)
+    assert found in str(failure_of(look, setup))
 
 
 async def test_an_event_that_waits_for_its_handler_is_found() -> None:
