@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from testkit.why.cases import fails_with
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, condition, when
 
@@ -29,17 +30,26 @@ def test_the_line_that_tells_the_cause_is_in_the_sentence_wherever_it_is_said(lo
     assert "Read its log: trainerctl logs llama -n team-a --step node --rank 0" in found.advice
 
 
-def test_an_error_before_the_last_traceback_did_not_end_the_training() -> None:
+@pytest.mark.parametrize(
+    ("code", "log", "said"),
+    [
+        pytest.param(1, ["ModuleNotFoundError: No module named 'apex'", "Traceback (most recent call last):", "ValueError: bad rate"],
+                     ": ValueError: bad rate", id="no error before the last traceback"),
+        pytest.param(1, ['  File "/workspace/train.py", line 2', "    def train(:", "              ^", "SyntaxError: invalid syntax"],
+                     ": SyntaxError: invalid syntax", id="a syntax error, which has no traceback"),
+        pytest.param(1, ["No space left on device", *["step"] * 20], "", id="no error long before the end"),
+        pytest.param(1, ["Name or service not known", *["step"] * 20], "", id="no host name long before the end"),
+        pytest.param(1, ["root@a: Permission denied (publickey).", "ORTE was unable to reliably start one or more daemons."],
+                     ": root@a: Permission denied (publickey).", id="not the last words of mpirun"),
+        pytest.param(134, ["terminate called after throwing an instance of 'c10::Error'", "  what():  Expected a tensor on cuda:0"],
+                     ", SIGABRT: what(): Expected a tensor on cuda:0", id="what an exception of C++ says"),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_log_that_ended_the_training_is_said(code: int, log: list[str], said: str) -> None:
     world = TrainJobObjects()
-    world.ended(1)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
-        "ModuleNotFoundError: No module named 'apex'", "Traceback (most recent call last):", "ValueError: bad learning rate",
-    ]  # fmt: skip
+    fails_with(code, *log)(world)
 
-    found = world.verdict().findings[0]
-
-    assert found.summary == "the container node failed with exit code 1: ValueError: bad learning rate"
-    assert found.advice.startswith("Read its log: ")
+    assert world.verdict().findings[0].summary == f"the container node failed with exit code {code}{said}"
 
 
 TORCHRUN = """\
@@ -76,35 +86,13 @@ Root Cause (first observed failure):
 )  # fmt: skip
 def test_the_error_of_the_worker_is_said_and_not_the_report_of_torchrun(error: str, advice: str) -> None:
     world = TrainJobObjects()
-    world.ended(1)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = TORCHRUN.format(error=error).splitlines()
+    fails_with(1, *TORCHRUN.format(error=error).splitlines())(world)
 
     found = world.verdict().findings[0]
 
     assert found.summary == f"the container node failed with exit code 1: {error}"
     assert found.advice.startswith(advice)
     assert found.evidence[-1] == f"log of node: {error}"
-
-
-def test_a_syntax_error_has_no_traceback() -> None:
-    world = TrainJobObjects()
-    world.ended(1)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
-        '  File "/workspace/train.py", line 2', "    def train(:", "              ^", "SyntaxError: invalid syntax",
-    ]  # fmt: skip
-
-    assert world.verdict().findings[0].summary.endswith(" exit code 1: SyntaxError: invalid syntax")
-
-
-@pytest.mark.parametrize(
-    "lines", [["No space left on device", *["step"] * 20], ["Name or service not known", *["step"] * 20]]
-)
-def test_an_error_long_before_the_end_of_a_log_is_not_the_cause(lines: list[str]) -> None:
-    world = TrainJobObjects()
-    world.ended(1)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = lines
-
-    assert world.verdict().findings[0].summary == "the container node failed with exit code 1"
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -125,12 +113,11 @@ def test_an_empty_log_is_not_advised(loops: bool) -> None:
 
 def test_the_end_of_a_long_line_tells_the_cause_of_the_error() -> None:
     world = TrainJobObjects()
-    world.ended(1)
     line = (
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub.example', port=443): Max retries exceeded with "
         "url: /api/models/x (Caused by NewConnectionError('<urllib3 object>: [Errno 101] Network is unreachable'))"
     )
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [line]
+    fails_with(1, line)(world)
 
     summary = world.verdict().findings[0].summary
 
@@ -316,29 +303,6 @@ def test_the_ranks_for_which_the_others_waited_are_named(failing: tuple[int, ...
     assert found.advice.partition("is the cause. ")[2].startswith(
         f"{words}" if words else "Compare all logs: "
     )
-
-
-def test_the_cause_is_not_the_last_words_of_mpirun() -> None:
-    world = TrainJobObjects()
-    world.ended(1)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
-        "root@llama-node-0-0.llama: Permission denied (publickey).",
-        "ORTE was unable to reliably start one or more daemons.",
-    ]
-
-    assert world.verdict().findings[0].summary.endswith("Permission denied (publickey).")
-
-
-def test_what_an_exception_of_c_plus_plus_says_is_in_the_sentence() -> None:
-    world = TrainJobObjects()
-    world.ended(134)
-    lines = [
-        "terminate called after throwing an instance of 'c10::Error'",
-        "  what():  Expected a tensor on cuda:0",
-    ]
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = lines
-
-    assert world.verdict().findings[0].summary.endswith("SIGABRT: what(): Expected a tensor on cuda:0")
 
 
 def test_a_command_that_is_not_found_is_named_by_the_last_line_of_the_log() -> None:
