@@ -73,7 +73,6 @@ def _decode(path: str, text: bytes, warn: Callable[[str], object]) -> Configurat
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     _check_kind(path, text, data)
-    data = _without_nulls(data)
     for steps in _drop_retired(data):
         where = f"{path}: line {yaml.line_of(text, 1, steps)}: {yaml.render_path(steps)}"
         warn(f"{where}: no longer has an effect, and will be an error in the next release: remove it")
@@ -113,13 +112,6 @@ def _explain(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return "unknown key"
     return str(error["msg"]).removeprefix("Value error, ")
-
-
-def _without_nulls(data: JSON) -> JSON:
-    """Return ``data`` without null values, which Go treats as unset: an empty ``metrics:`` sets nothing."""
-    if isinstance(data, dict):
-        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
-    return data
 
 
 def _drop_retired(data: dict[str, JSON]) -> Iterator[yaml.PathSteps]:

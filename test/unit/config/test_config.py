@@ -90,6 +90,7 @@ def test_feature_gates_of_the_command_line_take_precedence(tmp_path: Path) -> No
         ("metrics: {auth: {enabled: false}}", False),
         ("metrics: {auth: {}}", None),
         ("metrics: {auth: null}", None),
+        ("metrics:", None),
     ],
 )
 def test_newer_releases_of_trainer_have_another_name_for_authorized_metrics(
@@ -110,6 +111,7 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
     [
         (HEAD + "webhook:\n  prot: 1\n", "line 4: webhook.prot: unknown key"),
         (HEAD + "webhok: {}\n", "line 3: webhok: unknown key"),
+        (HEAD + "webhok:\n", "line 3: webhok: unknown key"),
         (HEAD + "Webhook: {}\n", "line 3: Webhook: unknown key"),
         (HEAD + "webhook:\n  port: '9443'\n", "line 4: webhook.port: a whole number is expected"),
         (HEAD + "webhook:\n  port: 1.5\n", "line 4: webhook.port: a whole number is expected"),
