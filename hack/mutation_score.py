@@ -4,7 +4,8 @@
 
 cosmic-ray makes the edits and keeps the results, but it draws no sample of the 60,000 edits, and runs the same tests
 for each. Here, tests that are named like the edited module come first, then the other tests in the folder that mirrors
-its package, then the parity tests, until one fails or their CPU time is used up.
+its package, then the parity tests of the manager or the other unit tests of the library or the tool, until one fails or
+their CPU time is used up.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def draw(session: Path, seed: int, count: int) -> None:
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
-    """Return the folder in which pytest runs for a file, and its arguments: the package's unit tests, then parity."""
+    """Return the folder in which pytest runs for a file, and its arguments: the package's unit tests, then others."""
     *packages, module = Path(file).with_suffix("").parts
     apart = packages[0] != "pkg"  # the root package is in the folder of a separate project
     house = root / packages[0] if apart else root
@@ -62,8 +63,10 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     like = [f"test_*{name.strip('_')}*.py" for name in reversed(names)]
     # The files are given one by one, because pytest would run the files of a folder in another order.
     files = sorted(folder.rglob("test_*.py"), key=lambda path: (not any(map(path.match, like)), path))
-    parity = [] if apart else [house / "test/parity"]
-    return house, [str(path.relative_to(house)) for path in (*files, *parity)]
+    others = (
+        sorted({*(house / "test/unit").rglob("test_*.py")} - {*files}) if apart else [house / "test/parity"]
+    )
+    return house, [str(path.relative_to(house)) for path in (*files, *others)]
 
 
 def judge(root: Path, file: str, seconds: int = SECONDS) -> int:
