@@ -465,6 +465,16 @@ def test_the_events_of_a_namespace_are_read_once_for_all_pods() -> None:
     assert events.reads <= 2
 
 
+def test_a_scheduler_that_writes_no_condition_is_quoted_from_its_newest_event() -> None:
+    world = TrainJobObjects(nodes=1)
+    world.unscheduled("")
+    world.event(world.pods[0], "FailedScheduling", "0/3 nodes are available: 3 Insufficient cpu.", age=50)
+    world.event(world.pods[0], "FailedScheduling", NO_GPU, age=5)
+    (finding,) = world.verdict().findings
+    assert finding.cause == "insufficient-resources"
+    assert NO_GPU in " ".join(finding.evidence)
+
+
 @pytest.mark.parametrize(
     ("ahead", "corrected"), [(0, 0), (2, 0), (-2, 0), (600, 600), (-600, -600), (None, 0)]
 )

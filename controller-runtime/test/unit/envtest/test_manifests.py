@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest import point_at, read_manifests
+from controller_runtime.envtest import open_crd, point_at, read_manifests
+from controller_runtime.machinery import GVK
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
 
@@ -24,6 +25,26 @@ def test_a_folder_is_read_by_file_name_and_lists_are_flattened(tmp_path: Path) -
         "Namespace",
         "Namespace",
     ]
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "name", "is_approved"),
+    [
+        ("example.com", "", "topologys.example.com", False),
+        ("kueue.x-k8s.io", "topologies", "topologies.kueue.x-k8s.io", True),
+    ],
+)
+def test_an_open_crd_accepts_any_fields_of_a_kind(
+    group: str, plural: str, name: str, is_approved: bool
+) -> None:
+    crd = open_crd(GVK(group, "v1", "Topology"), plural, namespaced=not plural, subresources={"status": {}})
+    assert crd["metadata"]["name"] == name
+    assert bool(crd["metadata"].get("annotations")) == is_approved
+    assert (crd["spec"]["group"], crd["spec"]["scope"]) == (group, "Cluster" if plural else "Namespaced")
+    assert crd["spec"]["names"]["plural"] == name.partition(".")[0]
+    (version,) = crd["spec"]["versions"]
+    assert (version["name"], version["served"], version["subresources"]) == ("v1", True, {"status": {}})
+    assert version["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,21 @@ async def test_an_application_that_configured_logging_gets_the_line_with_object_
     assert text.endswith("ValueError: no p")
 
 
+def test_a_field_named_like_an_attribute_of_records_gets_an_underscore(
+    handled: Callable[[logging.Handler], None],
+) -> None:
+    kept, error = Kept(), ValueError("no")
+    handled(kept)
+    log.logger_from("controller").info("Said", args=(1,), message="text", exc_info=error, pod="a")
+    (record,) = kept.records
+    found = vars(record)
+    assert (found["args_"], found["message_"], found["pod"]) == ((1,), "text", "a")
+    assert (record.getMessage(), record.args) == ("Said", ())
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert "exc_info_" not in found
+
+
 def test_a_structlog_set_up_of_the_application_gets_the_fields(
     handled: Callable[[logging.Handler], None],
 ) -> None:
