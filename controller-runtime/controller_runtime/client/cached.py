@@ -228,12 +228,13 @@ class CachedClient(_CachedWriter, subresources.ByName["CachedSubResource"]):
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
-        if not self._uncached and not self._live_unstructured:
-            return self._cache  # which checks the kind
-        check_kind(kind)
-        if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
-            return self._live
-        return self._cache
+        try:
+            live = self._live_unstructured and Unstructured in kind.__mro__
+            live = live or (bool(self._uncached) and kind.gvk in self._uncached)
+        except (AttributeError, TypeError):
+            check_kind(kind)
+            raise
+        return self._live if live else self._cache  # which check the kind
 
 
 class CachedSubResource(_CachedWriter):
