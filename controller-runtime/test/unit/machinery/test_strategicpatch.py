@@ -125,7 +125,9 @@ def test_an_item_with_the_key_true_is_not_the_one_with_the_key_1() -> None:
         ([{"port": True, "name": "b"}], [{"port": True, "name": "b"}, {"port": 1, "name": "a"}]),
         ([{"port": True, "$patch": "delete"}], [{"port": 1, "name": "a"}]),
     ):
-        ports = strategic_merge_patch({"spec": original}, {"spec": {"ports": patch}}, SERVICE)["spec"]["ports"]
+        ports = strategic_merge_patch({"spec": original}, {"spec": {"ports": patch}}, SERVICE)["spec"][
+            "ports"
+        ]
         assert same(ports, want)
         original = {"ports": [{"port": 1, "name": "a"}]}
 
