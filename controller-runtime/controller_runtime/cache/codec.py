@@ -244,7 +244,7 @@ def _transformed(
         text = _compact(transform(msgspec.json.decode(untransformed)))
         after = _decode_meta(parts_of(text)["metadata"])
         if (after.namespace, after.name) != (meta.namespace, meta.name):
-            raise ValueError("it changed the namespace or the name")  # noqa: TRY301
+            raise ValueError("it changed the namespace or the name")
     except raised.FAILURES as error:
         # This is the caller's code: if it fails on one object, the watch of the kind must not end.
         reason = f"transform: {raised.name(error)}: {raised.text(error)}"
