@@ -40,6 +40,7 @@ _STEPS: Final = (
     constants.MODEL_INITIALIZER,
 )
 _LABEL: Final = constants.LABEL_TRAIN_JOB_ANCESTOR
+_ONE_TRAINER: Final = ("torch", "jax", "xgboost")
 _WITH_HOSTS: Final = ("torch", "mpi", "jax", "xgboost", "flux")
 """Frameworks of the mlPolicy whose nodes connect to a host name."""
 _MOST: Final = 16
@@ -390,10 +391,13 @@ def _policy_numbers(spec: TrainingRuntimeSpec) -> Iterator[tuple[str, int]]:
 
 
 def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iterator[Remark]:
-    """Yield the remarks about frameworks that do not find their jobs by name, or whose nodes have no host names.
+    """Yield the remarks about frameworks that do not find their jobs, or whose nodes do not find each other.
 
-    Also yield one about elastic training.
+    Also yield those about elastic training, and about a runtime without jobs.
     """
+    if not jobs:
+        text = "there is no job, so no pod starts, and TrainJobs never end"
+        yield Remark("spec.template.spec.replicatedJobs", text, prevents_start=True)
     policy, known = spec.ml_policy or MLPolicy(), {job.name for job in jobs}
     if policy.torch is not None and policy.torch.elastic_policy is not None:
         text = "has no effect: a TrainJob has a fixed number of nodes, which is 1 if it sets none"
@@ -406,6 +410,12 @@ def _of_policy(spec: TrainingRuntimeSpec, jobs: Sequence[ReplicatedJob]) -> Iter
     if policy.flux is not None and (others := [name for name in trains if name != constants.NODE]):
         text = f"job {_cut(others[0])} fails: only the pods of a job with the name node get Flux"
         yield Remark("spec.mlPolicy.flux", text)
+    rendezvous = next((each for each in _ONE_TRAINER if getattr(policy, each) is not None), None)
+    injects = policy.torch is not None and policy.torch.env_injection is not None
+    if rendezvous is not None and len(trains) > 1 and not injects:
+        first, second = map(_cut, trains[:2])
+        text = f"job {second} gets no variables: the nodes are those of job {first}, the first trainer"
+        yield Remark(f"spec.mlPolicy.{rendezvous}", text)
     network = spec.template.spec.network
     framework = next((each for each in _WITH_HOSTS if getattr(policy, each) is not None), None)
     if framework is not None and network is not None and network.enable_dns_hostnames is False:

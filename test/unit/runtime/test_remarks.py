@@ -344,6 +344,25 @@ def test_a_remark_about_replicas_says_what_happens(replicas: int, step: str | No
     assert (found.path, found.text) == ("spec.template.spec.replicatedJobs[0].replicas", text)
 
 
+@pytest.mark.parametrize("policy", [{}, TORCH, MPI, {"podGroupPolicy": {"coscheduling": {}}}])
+def test_a_runtime_without_jobs_is_remarked_upon(policy: Any) -> None:
+    found = remarks.about_runtime(runtime(**policy))
+    (first,) = [str(each) for each in found if each.prevents_start]
+    assert first == (
+        "spec.template.spec.replicatedJobs: there is no job, so no pod starts, and TrainJobs never end"
+    )
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "xgboost"])
+def test_a_second_trainer_that_does_not_find_the_first_is_remarked_upon(framework: str) -> None:
+    policy: dict[str, Any] = {"mlPolicy": {framework: {}}}
+    assert remarks.about_runtime(runtime(job("a"), job("b", None), **policy)) == []
+    (found,) = map(str, remarks.about_runtime(runtime(job("x" * 300), job("y" * 300), **policy)))
+    assert found.startswith(f"spec.mlPolicy.{framework}: job yyy")
+    assert len(found) <= 256
+    assert remarks.about_runtime(runtime(job("a"), job("b"))) == []
+
+
 REFUSED = "is not an earlier job of the list: JobSet refuses it, so no pod starts"
 
 

@@ -86,7 +86,15 @@ async def test_a_pod_group_policy_without_a_scheduler_is_warned_of(
 async def test_a_pod_group_policy_is_warned_of_when_its_scheduler_is_removed_and_not_again() -> None:
     policies: list[dict[str, Any]] = [{"workload": {}}, {}]
     named, emptied = (
-        TrainingRuntime.from_dict({"metadata": {"name": "r"}, "spec": {"podGroupPolicy": policy}})
+        TrainingRuntime.from_dict(
+            {
+                "metadata": {"name": "r"},
+                "spec": {
+                    "podGroupPolicy": policy,
+                    "template": {"spec": {"replicatedJobs": [{"name": "node", "replicas": 1}]}},
+                },
+            }
+        )
         for policy in policies
     )
     webhook = TrainingRuntimeWebhook()

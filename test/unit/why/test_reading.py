@@ -32,7 +32,8 @@ def client_of(world: TrainJobObjects, refused: dict[str, Exception] | None = Non
     objects = [Unstructured.wrap(each) for each in world.objects]
     shared = [
         {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
-         "metadata": {"name": "torch-distributed"}},
+         "metadata": {"name": "torch-distributed"},
+         "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node"}]}}}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "team-a"}},
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
     ]  # fmt: skip

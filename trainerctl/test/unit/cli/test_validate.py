@@ -279,7 +279,11 @@ def test_a_runtime_of_the_same_input_is_found_by_its_namespace(validate: Validat
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainingRuntime
 metadata: {name: mine, namespace: %s}
-spec: {template: {spec: {}}}
+spec:
+  template:
+    spec:
+      replicatedJobs:
+        - {name: node, template: {spec: {template: {spec: {containers: [{name: node, image: i}]}}}}}
 ---
 """
     job = JOB.replace("{name: %s}\n", "{name: %s, kind: TrainingRuntime}\n") % ("mine", "mine")
