@@ -34,6 +34,7 @@ Problems = Iterator[tuple[Path, str]]
 
 _MOST: Final = 16
 """Maximum number of violations that are reported for one JobSet."""
+_MOST_ANNOTATIONS: Final = 256 << 10
 _SHOWN: Final = 128
 """Maximum number of characters of a tenant's value in a message."""
 _READ: Final = 1024
@@ -170,6 +171,12 @@ def _repeated(value: Any, of_item: _Rule, path: Path) -> Problems:
             if (held := str(item.get(name) or "")) in taken and held:
                 yield (*path, index, name), "must be unique"
             taken.add(held)
+
+
+def _size_of_annotations(metadata: Data) -> Problems:
+    size = sum(len(f"{key}{value}".encode()) for key, value in _map(metadata, "annotations").items())
+    if size > _MOST_ANNOTATIONS:
+        yield ("annotations",), f"may not be more than {_MOST_ANNOTATIONS} bytes"
 
 
 def _text(check: Callable[[str], list[str]]) -> _Check:
@@ -622,7 +629,9 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # fmt: off
 _LABELS: Final = (_KEY, _VALUE)
-_METADATA: Final = {"labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any)}
+_METADATA: Final = {
+    "labels": _LABELS, "annotations": (lambda key: _KEY(key.lower()), _any), "": [_size_of_annotations],
+}
 _PULL: Final = _one_of("Always", "IfNotPresent", "Never")
 _HANDLER: Final = {
     "exec": {"command!": None}, "tcpSocket": {"port!": _port}, "grpc": {"port!": _PORT}, "sleep": {"seconds": _NUMBER},

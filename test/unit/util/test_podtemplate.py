@@ -178,6 +178,21 @@ def test_labels_and_annotations_of_the_job_set_and_its_jobs_are_checked() -> Non
     assert of_job.keyed[2] == "job-0"
 
 
+@pytest.mark.parametrize(("number", "refused"), [(131_071, False), (131_072, True)])
+def test_annotations_must_have_room_in_their_object(number: int, refused: bool) -> None:
+    made = job_set({"containers": [{"name": "a", "image": "x"}]})
+    annotations = {"ok": "ä" * number}  # of two bytes
+    made["metadata"] = {"annotations": annotations}
+    template = made["spec"]["replicatedJobs"][0]["template"]
+    template["metadata"] = template["spec"]["template"]["metadata"] = {"annotations": annotations}
+
+    assert [str(each.error) for each in podtemplate.violations(made)] == [
+        f"{path}metadata.annotations: Invalid value: may not be more than 262144 bytes"
+        for path in ("", "", "spec.template.")
+        if refused
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
