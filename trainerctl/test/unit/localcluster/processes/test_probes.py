@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.abc
@@ -62,43 +62,35 @@ async def test_a_connection_is_enough_where_no_path_is_asked(kind: str) -> None:
 class Probed:
     """A container whose probes succeed (1) or fail (0) as ``answers`` say; the last answer is repeated."""
 
-    def __init__(self, answers: str, **probes: Any) -> None:
-        self.record = ContainerRecord(
-            "node", "", ContainerStateRunning(), started="startupProbe" not in probes
-        )
+    def __init__(self, answers: str, *, stopping: bool = False) -> None:
+        self.record = ContainerRecord("node", "", ContainerStateRunning())
         self.ends: list[tuple[float, str, float | None]] = []
-        self.changes: list[tuple[float, bool | None, bool]] = []
+        self.changes: list[tuple[float, bool]] = []
         self.reports: list[str] = []
-        self.stopping = False
         self._answers = list(answers)
-        self._begun = 0.0
-        container = Container.from_dict({"name": "node", **probes})
-        target: Any = self
-        self._probes = Probes(
-            Pod(),
-            container,
-            self.record,
-            target,
-            lambda _pod, reason, message: self.reports.append(f"{reason}: {message}"),
-            lambda: self.changes.append((self._time(), self.record.started, self.record.ready)),
-            lambda: self.stopping,
-        )
-
-    def _time(self) -> float:
-        return anyio.current_time() - self._begun
+        self._stopping = stopping
 
     async def check(self, _probe: Any, _timeout: float) -> tuple[bool, str]:
         good = (self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]) == "1"
         return good, "" if good else "broken"
 
-    async def run(self, seconds: float) -> None:
-        self._begun = anyio.current_time()
+    async def run(self, seconds: float, **probes: Any) -> None:
+        begun, target = anyio.current_time(), cast("ProbeTarget", self)
 
         async def kill(reason: str, grace: float | None) -> None:
-            self.ends.append((self._time(), reason, grace))
+            self.ends.append((anyio.current_time() - begun, reason, grace))
 
+        running = Probes(
+            Pod(),
+            Container.from_dict({"name": "node", **probes}),
+            self.record,
+            target,
+            lambda _pod, reason, message: self.reports.append(f"{reason}: {message}"),
+            lambda: self.changes.append((anyio.current_time() - begun, self.record.ready)),
+            lambda: self._stopping,
+        )
         with anyio.move_on_after(seconds):
-            await self._probes.run(kill)
+            await running.run(kill)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +108,14 @@ class Probed:
 async def test_a_container_ends_when_a_probe_has_failed_often_enough_in_a_row(
     answers: str, kind: str, probe: dict[str, int], end: tuple[float, float | None] | None
 ) -> None:
-    probed = Probed(answers, **{f"{kind}Probe": probe})
-    await probed.run(600)
+    probed = Probed(answers)
+    await probed.run(600, **{f"{kind}Probe": probe})
     assert probed.ends == ([(end[0], f"failed {kind} probe", end[1])] if end else [])
     assert probed.reports[:1] == (
         [f"Unhealthy: {kind.title()} probe failed: broken"] if "0" in answers else []
     )
     if answers == "0001":
-        assert probed.changes == [(30, True, True)]
+        assert (probed.changes, probed.record.started) == ([(30, True)], True)
 
 
 @pytest.mark.parametrize(
@@ -137,14 +129,12 @@ async def test_a_container_ends_when_a_probe_has_failed_often_enough_in_a_row(
 async def test_a_container_is_ready_after_successes_in_a_row_until_failures_in_a_row(
     answers: str, probe: dict[str, int], changes: list[tuple[float, bool]]
 ) -> None:
-    probed = Probed(answers, readinessProbe=probe)
-    probed.stopping = True  # readiness is probed until the end
-    await probed.run(100)
-    assert [(time, ready) for time, _, ready in probed.changes] == changes
+    probed = Probed(answers, stopping=True)  # readiness is probed until the end
+    await probed.run(100, readinessProbe=probe)
+    assert probed.changes == changes
 
 
 async def test_a_container_that_is_stopped_is_not_ended_by_its_liveness_probe() -> None:
-    probed = Probed("0", livenessProbe={"failureThreshold": 1})
-    probed.stopping = True
-    await probed.run(600)
+    probed = Probed("0", stopping=True)
+    await probed.run(600, livenessProbe={"failureThreshold": 1})
     assert (probed.ends, probed.reports) == ([], [])
