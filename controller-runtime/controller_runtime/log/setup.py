@@ -64,7 +64,7 @@ class Record(logging.LogRecord):
             **event,
             **_TEMPLATE,
             "name": logger,
-            "msg": _encodable(raised.text(event["event"])),
+            "msg": raised.text(event["event"]),
             "levelno": level,
             "levelname": logging.getLevelName(level),
             "exc_info": exc_info,
@@ -87,7 +87,8 @@ class Record(logging.LogRecord):
         self.stack = None
         if isinstance(error, BaseException):
             values["error"] = text = describe(error)
-            self.stack = _encodable(stack_of(error) or text)
+            # A traceback may contain lone surrogates, which no handler could write as UTF-8.
+            self.stack = raised.text(stack_of(error) or text)
 
     @property
     def exc_text(self) -> str | None:
@@ -97,11 +98,6 @@ class Record(logging.LogRecord):
     @exc_text.setter
     def exc_text(self, _: str | None) -> None:
         pass
-
-
-def _encodable(text: str) -> str:
-    """Escape lone surrogates, which no handler could write as UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Records:

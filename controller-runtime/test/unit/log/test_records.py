@@ -202,10 +202,17 @@ def test_half_of_a_surrogate_pair_can_be_written_by_any_handler(
 ) -> None:
     written = io.BytesIO()
     handled(logging.StreamHandler(io.TextIOWrapper(written, "utf-8", write_through=True)))
-    log.logger_from("x").error("a \ud800 message", error=ValueError("a \ud801 text"))
+
+    def fail() -> None:
+        raise ValueError("a \ud801 text")
+
+    try:
+        fail()
+    except ValueError as error:
+        log.logger_from("x").error("a \ud800 message", error=error)
     text = written.getvalue().decode()
-    assert text.startswith("a \\ud800 message\n")
-    assert text.endswith("\na \\ud801 text\n")
+    assert text.startswith("a \\ud800 message\nTraceback")
+    assert text.endswith("\nValueError: a \\ud801 text\n")
 
 
 def fail(logger: Any) -> None:
