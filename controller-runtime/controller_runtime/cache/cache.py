@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar, Unpack
 
 import anyio
@@ -31,7 +31,6 @@ from controller_runtime.machinery.lru import LRU
 
 from . import errors
 from .codec import CachedObject
-from .handlers import Processor
 from .informer import Informer, SharedInformer
 from .options import Options
 from .store import Entry
@@ -387,9 +386,19 @@ class Cache:
 
     # Our own writes.
 
-    def writing(self, obj: Object) -> AbstractContextManager[None]:
+    @contextmanager
+    def writing(self, obj: Object) -> Iterator[None]:
         """Delay watch events of ``obj`` while a write of the object is in progress: see ``event.own_write``."""
-        return _Writing(obj.key, self._informers_of(type(obj).gvk))
+        key, writing = obj.key, []
+        for informer in self._informers_of(type(obj).gvk):
+            stored = key if informer.store.namespaced else NamespacedName("", key.name)
+            informer.processor.begin_write(stored)
+            writing.append((informer.processor, stored))
+        try:
+            yield
+        finally:
+            for processor, stored in writing:
+                processor.end_write(stored)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads return ``obj``, the response to a write, even before the watch reports it."""
@@ -428,27 +437,6 @@ class Cache:
         if partial is None:
             return () if full is None else (full,)
         return (partial,) if full is None else (full, partial)
-
-
-class _Writing(AbstractContextManager[None]):
-    """The time of one write of an object. A generator would take twice as long, and every write has one of these."""
-
-    __slots__ = ("_delaying", "_informers", "_key")
-
-    def __init__(self, key: NamespacedName, informers: Sequence[SharedInformer]) -> None:
-        self._key = key
-        self._informers = informers
-        self._delaying: list[tuple[Processor, NamespacedName]] = []
-
-    def __enter__(self) -> None:
-        for informer in self._informers:
-            stored = self._key if informer.store.namespaced else NamespacedName("", self._key.name)
-            informer.processor.begin_write(stored)
-            self._delaying.append((informer.processor, stored))
-
-    def __exit__(self, *_: object) -> None:
-        for processor, stored in self._delaying:
-            processor.end_write(stored)
 
 
 class Outage:
