@@ -117,26 +117,32 @@ class TrainJobPhases:
         phase, key, ref = phase_of(train_job), train_job.key, train_job.spec.runtime_ref
         named = ref.kind or "", ref.name
         before = self._observed.get(key)
-        if before is not None:
-            if before[0] is phase and before[1] == named:
-                return
-            if before[2] == named:  # it is in another phase of the same runtime
-                self._observed[key] = phase, named, named
-                self._count(named, before[0], -1)
-                self._count(named, phase, 1)
-                return
-            self.forget(key)
+        if before is not None and before[0] is phase and before[1] == named:
+            return
         kind, name = named
         users = self._users.get(kind)
-        if users is None:
-            counted = OTHER, OTHER
-        elif name in users or (len(users) < MOST_RUNTIMES and len(name) <= _LONGEST_NAME and name != OTHER):
-            users[name] += 1
+        if before is not None and before[2] == named:  # it was in another phase of this runtime
             counted = named
+            self._counts[before[0]].dec()
+            self._by_runtime[named, before[0]].dec()
         else:
-            counted = kind, OTHER
+            if before is not None:
+                self.forget(key)
+            if users is None:
+                counted = OTHER, OTHER
+            elif name in users or (
+                len(users) < MOST_RUNTIMES and len(name) <= _LONGEST_NAME and name != OTHER
+            ):
+                users[name] += 1
+                counted = named
+            else:
+                counted = kind, OTHER
         self._observed[key] = phase, named, counted
-        self._count(counted, phase, 1)
+        self._counts[phase].inc()
+        series = self._by_runtime.get((counted, phase))
+        if series is None:
+            series = self._by_runtime[counted, phase] = TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase)
+        series.inc()
 
     def forget(self, key: NamespacedName) -> None:
         """Stop counting the TrainJob of that name, if it was counted."""
@@ -144,7 +150,8 @@ class TrainJobPhases:
         if before is None:
             return
         phase, named, counted = before
-        self._count(counted, phase, -1)
+        self._counts[phase].dec()
+        self._by_runtime[counted, phase].dec()
         kind, name = named
         users = self._users.get(kind, Counts())
         if counted == named and name in users:
@@ -155,13 +162,6 @@ class TrainJobPhases:
                     self._by_runtime.pop((counted, each), None)
                     with suppress(KeyError):  # no TrainJob of this runtime was in this phase
                         TRAIN_JOBS_BY_RUNTIME.remove(kind, name, each)
-
-    def _count(self, runtime: _RuntimeName, phase: Phase, by: int) -> None:
-        self._counts[phase].inc(by)
-        series = self._by_runtime.get((runtime, phase))
-        if series is None:
-            series = self._by_runtime[runtime, phase] = TRAIN_JOBS_BY_RUNTIME.labels(*runtime, phase)
-        series.inc(by)
 
 
 def phase_of(train_job: TrainJob) -> Phase:
