@@ -131,7 +131,7 @@ class Memory:
     compared: tuple[str | None, int] | None = None
     """The TrainJob's uid and generation when the TrainJob was last compared with its running JobSet."""
     built: int | None = None
-    """A hash of the TrainJob and of its runtime if nothing besides the JobSet is built from them."""
+    """The hash of the TrainJob and of its runtime if nothing besides the JobSet is built from them."""
     rebuilt: bytes | None = None
     """The JSON of the desired JobSet for which the previous JobSet was deleted."""
     unstored: int | None = None

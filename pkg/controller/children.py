@@ -310,7 +310,8 @@ class Children:
         if not train_job.spec.suspend:
             suspended = train_job.shallow_copy()
             suspended.spec = train_job.spec.model_copy(update={"suspend": True})
-        job_set, siblings = await self._build(runtime, suspended)
+        objects, self._memories[train_job.key].built = await runtime.objects_and_state(suspended)
+        job_set, siblings = split(objects)
         if job_set is None:
             return None, siblings
         before: int | None = None
@@ -330,13 +331,6 @@ class Children:
                 before = attempts.starts_in(stored.status)
         job_set.spec.suspend = train_job.spec.suspend
         return attempts.counted(job_set, live, before), siblings
-
-    async def _build(self, runtime: Runtime, train_job: TrainJob) -> Built:
-        """Return the objects that the runtime builds for a TrainJob. Remember if there are none besides the JobSet."""
-        objects, version = await runtime.objects_and_version(train_job)
-        built = _state_of(train_job, version) if version else None
-        self._memories[train_job.key].built = built
-        return split(objects)
 
     async def write_job_set(
         self, train_job: TrainJob, live: JobSet | None, desired: JobSet, sent: JobSet
@@ -534,11 +528,12 @@ class Children:
         memory = self._memories[train_job.key]
         over = ended(live) and not adopted and bool(memory.matched)
         if over or memory.built is not None:
-            version = await runtime.require(train_job)  # which reports an unreadable runtime
+            state = await runtime.require(train_job)  # which reports an unreadable runtime
             # No more pods are created, and this process has seen the siblings; or there are none.
-            if over or memory.built == _state_of(train_job, version):
+            if over or memory.built == state:
                 return []
-        _, siblings = await self._build(runtime, train_job)
+        objects, memory.built = await runtime.objects_and_state(train_job)
+        _, siblings = split(objects)
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
             await self.reports.missing(train_job, live, [])
@@ -673,13 +668,6 @@ class Children:
 
 def _version_of(train_job: TrainJob) -> tuple[str | None, int]:
     return train_job.metadata.uid, train_job.metadata.generation or 0
-
-
-def _state_of(train_job: TrainJob, version: str) -> int:
-    """Return a hash of all that decides which objects are built, besides objects of the cluster."""
-    metadata = train_job.metadata
-    texts = [frozenset(each.items()) for each in (metadata.labels or {}, metadata.annotations or {})]
-    return hash((metadata.uid, metadata.generation, *texts, version))
 
 
 def split(objects: list[Object]) -> Built:

@@ -93,22 +93,22 @@ class Runtime(ABC):
             PluginError: a plugin refuses the combination.
         """
 
-    async def objects_and_version(self, train_job: TrainJob) -> tuple[list[Object], str]:
-        """Return the same objects as :meth:`new_objects`, and a text that identifies the content of the runtime.
+    async def objects_and_state(self, train_job: TrainJob) -> tuple[list[Object], int | None]:
+        """Return the same objects as :meth:`new_objects`, and a hash of the TrainJob and of its runtime.
 
-        The text is empty if the content cannot be identified, or if more than a JobSet may be built from it. Otherwise
-        nothing else is built, and building does not fail, until the TrainJob or the content changes.
+        The hash is None if the runtime's content cannot be identified, or if more than a JobSet may be built from it.
+        Otherwise nothing else is built, and building does not fail, until the hash changes.
         """
-        return await self.new_objects(train_job), ""
+        return await self.new_objects(train_job), None
 
-    async def require(self, train_job: TrainJob) -> str:
-        """Return a text that identifies the content of the runtime; empty if it cannot be identified.
+    async def require(self, train_job: TrainJob) -> int | None:
+        """Return the hash of the TrainJob and of its runtime, or None if the runtime's content cannot be identified.
 
         If the runtime cannot be read, raise the same error as :meth:`new_objects`. Implementations need not build the
         objects.
         """
         await self.new_objects(train_job)
-        return ""
+        return None
 
     @abstractmethod
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:

@@ -119,29 +119,20 @@ class TrainingRuntime(interface.Runtime):
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
-        return (await self.objects_and_version(train_job))[0]
+        return (await self.objects_and_state(train_job))[0]
 
-    async def objects_and_version(self, train_job: trainer.TrainJob) -> tuple[list[Object], str]:
-        """Return the objects to apply and, if no plugin builds more than a JobSet, the version of the runtime."""
-        found = await self._found(train_job)
+    async def objects_and_state(self, train_job: trainer.TrainJob) -> tuple[list[Object], int | None]:
+        """Return the objects to apply and, if no plugin builds more than a JobSet, the hash of TrainJob and runtime."""
+        found, state = await self._found(train_job)
         with offload.object_size(found.decoded_size):
             info, changed = await self._prepared(found.spec, train_job)
             objects = await self.framework.run_component_builder_plugins(info, changed)
-        return objects, "" if self.framework.builds_siblings(info) else self._version_of(found, train_job)
+        siblings = self.framework.sibling_policies
+        return objects, None if "" in siblings or siblings & info.policies else state
 
-    async def require(self, train_job: trainer.TrainJob) -> str:
-        """Return the version of the runtime. Raise RuntimeNotFoundError if the runtime cannot be read."""
-        return self._version_of(await self._found(train_job), train_job)
-
-    def _version_of(self, found: AnyRuntime, train_job: trainer.TrainJob) -> str:
-        """Return a text that identifies the content of a runtime that :meth:`_found` has returned."""
-        if (
-            self._snapshots is not None
-            and (digest := self._snapshots.digest_of(train_job, found)) is not None
-        ):
-            return digest.hex()
-        uid, version = found.metadata.uid, found.metadata.resource_version
-        return f"{uid}/{version}" if uid and version else ""
+    async def require(self, train_job: trainer.TrainJob) -> int | None:
+        """Return the hash of TrainJob and runtime. Raise RuntimeNotFoundError if the runtime cannot be read."""
+        return (await self._found(train_job))[1]
 
     async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
         """Return the runtime from the cache.
@@ -156,18 +147,21 @@ class TrainingRuntime(interface.Runtime):
         except (StatusError, RestError) as error:
             raise RuntimeNotFoundError(self.not_found.format(error)) from error
 
-    async def _found(self, train_job: trainer.TrainJob) -> AnyRuntime:
-        """Return the TrainJob's runtime, from its snapshot or from the cache.
+    async def _found(self, train_job: trainer.TrainJob) -> tuple[AnyRuntime, int | None]:
+        """Return the TrainJob's runtime, from its snapshot or from the cache, and a hash of both.
 
         Raises:
             RuntimeNotFoundError: the runtime could not be read, or its snapshot could not be created.
             ForbiddenError: the namespace is being terminated.
         """
-        if self._snapshots is None:
-            return await self._live(train_job)
-        live = functools.partial(self._live, train_job)
+        digest: bytes | None = None
         try:
-            return await self._snapshots.runtime_of(train_job, self.kind, live)
+            if self._snapshots is None:
+                found = await self._live(train_job)
+            else:
+                live = functools.partial(self._live, train_job)
+                found = await self._snapshots.runtime_of(train_job, self.kind, live)
+                digest = self._snapshots.digest_of(train_job, found)
         except SnapshotError as error:
             verb = "creating" if isinstance(error, SnapshotCreationError) else self.reads
             text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
@@ -179,6 +173,13 @@ class TrainingRuntime(interface.Runtime):
             if error.has_cause("NamespaceTerminating"):
                 raise  # the caller waits until the namespace is gone
             raise RuntimeNotFoundError(f"{self.reads} runtime snapshot: {error}") from error
+        uid, version = found.metadata.uid, found.metadata.resource_version
+        if digest is None and not (uid and version):
+            return found, None
+        metadata = train_job.metadata
+        labels, annotations = metadata.labels or {}, metadata.annotations or {}
+        texts = frozenset(labels.items()), frozenset(annotations.items())
+        return found, hash((digest or (uid, version), metadata.uid, metadata.generation, *texts))
 
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob

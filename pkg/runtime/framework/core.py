@@ -81,6 +81,8 @@ class Framework:
         self._watch_extension = [p for p in every if isinstance(p, WatchExtensionPlugin)]
         self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
         self._component_builder = [p for p in every if isinstance(p, ComponentBuilderPlugin)]
+        self.sibling_policies = frozenset(p.serves for p in self._component_builder if p.builds_siblings)
+        """The policies for which plugins may build other objects than the JobSet; an empty text means all policies."""
         inherited = ComponentBuilderPlugin.sync_parallel_count
         self._with_count = [
             p for p in self._component_builder if type(p).sync_parallel_count is not inherited
@@ -148,10 +150,6 @@ class Framework:
             if self.observer is not None:
                 self.observer.ran(ComponentBuilderPlugin, plugin, info, built)
         return objects
-
-    def builds_siblings(self, info: Info) -> bool:
-        """Return True if a plugin may build other objects than the JobSet for the runtime's policies."""
-        return any(plugin.builds_siblings for plugin in self._serving(self._component_builder, info))
 
     def _serving(self, plugins: list[P], info: Info) -> list[P]:
         """Return the plugins that serve the runtime's policies, or all if an observer shows why some do nothing."""

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(20)
 async def test_a_plugin_fails_one_reconcile(
     monkeypatch: pytest.MonkeyPatch, odd: Odd, written: Written, *, recorder_fails: bool
 ) -> None:
-    build = ClusterTrainingRuntime.objects_and_version
+    build = ClusterTrainingRuntime.objects_and_state
     calls = 0
 
     async def fails_once(*arguments: Any) -> Any:
@@ -35,7 +35,7 @@ async def test_a_plugin_fails_one_reconcile(
     def fail(*_: object) -> None:
         raise odd()
 
-    monkeypatch.setattr(ClusterTrainingRuntime, "objects_and_version", fails_once)
+    monkeypatch.setattr(ClusterTrainingRuntime, "objects_and_state", fails_once)
     w = await world()
     if recorder_fails:
         monkeypatch.setattr(w.recorder, "event", fail)

@@ -49,7 +49,7 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is()
 
     await w.restart()  # which forgets that nothing has changed
     for runtime in w.reconciler._runtimes.values():
-        runtime.objects_and_version = fail  # type: ignore[method-assign, assignment] # a plugin fails
+        runtime.objects_and_state = fail  # type: ignore[method-assign, assignment] # a plugin fails
     with pytest.raises(ValueError, match=r"^y{950}$"):
         await w.reconcile()
     assert w.recorder.events[0].endswith("reconciliation failed: " + "y" * 950)
