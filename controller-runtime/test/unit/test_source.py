@@ -417,6 +417,21 @@ async def test_a_source_that_ended_hears_no_more(world: Any) -> None:
         assert len(queue) == 0
 
 
+async def test_a_cache_of_one_s_own_need_not_discover(world: Any) -> None:
+    class Own:
+        async def get_informer(self, kind: type[Any]) -> Any:
+            return await informers.get_informer(kind)
+
+    world.put(make_pod("a"))
+    async with world.cache() as informers:
+        kind = source.Kind(Own(), Pod, handler.EnqueueRequestForObject())
+        with log.captured() as lines:
+            async with running(kind) as queue:
+                await kind.wait_for_sync()
+                assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
+        assert "error" not in {line["log_level"] for line in lines}
+
+
 async def test_a_deferred_source_begins_when_it_is_needed_and_says_so(world: Any) -> None:
     needed = anyio.Event()
     world.put(make_pod("a"))

@@ -88,6 +88,8 @@ def test_the_first_document_counts_and_a_key_s_last_value_unless_it_is_strict() 
         yaml.load("a: 1\na: 2\n")
     with pytest.raises(yaml.YAMLError, match="another document begins; one is expected"):
         yaml.load("a: 1\n---\nb: 1\n")
+    with pytest.raises(yaml.YAMLError, match=r"^line 4: did not find"):
+        yaml.load("a: 1\n---\n[")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])

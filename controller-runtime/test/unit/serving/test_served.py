@@ -3,6 +3,7 @@
 """What the HTTP, metrics and webhook servers serve to a client on loopback."""
 
 import asyncio
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -111,6 +112,14 @@ async def test_the_webhook_server_reads_seven_mebibytes_and_no_more(cert_dir: Pa
         size = 7 * 1024 * 1024
         assert await fetch(f"https://{at}/echo", b"x" * size) == (200, f"POST /echo {size} False".encode())
         assert await fetch(f"https://{at}/echo", b"x" * (size + 1)) == (200, b"POST /echo 0 True")
+
+
+async def test_a_server_without_a_host_listens_to_all_that_the_machine_speaks() -> None:
+    hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+    server = Server(Address("", 0), {"/a": echo})
+    async with serving(server):
+        for host in hosts:
+            assert (await fetch(f"http://{host}:{server.port}/a"))[0] == 200
 
 
 async def test_a_taken_port_ends_the_manager_with_its_address() -> None:
