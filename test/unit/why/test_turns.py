@@ -211,6 +211,7 @@ async def test_both_versions_of_the_visibility_api_are_read(version: str) -> Non
 
     assert not reason
     assert [each.number("positionInClusterQueue") for each in found] == [7]
+    assert turns.places(found) == {"uid-llama": "position 4 in team-queue, 8 in its ClusterQueue"}
 
 
 async def test_pages_are_read_until_the_workload_is_found_and_at_most_ten() -> None:
