@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Directories with predictable names in a folder in which every user can create files."""
+"""Directories with predictable names in a folder in which every user can create files, and locks."""
 
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
-from controller_runtime.envtest import free_ports, private_directory
+from controller_runtime.envtest import file_lock, free_ports, private_directory
 from controller_runtime.envtest.environment import make_directories
 
 STRANGER = 65534
@@ -75,3 +76,18 @@ def test_a_file_is_not_used_as_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError):
         private_directory(tmp_path / "file")
+
+
+async def test_a_caller_that_waits_for_a_lock_is_told_once_and_gets_it_next(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def wait() -> None:
+        async with file_lock(tmp_path / "lock", waiting=lambda: told.append("waits")):
+            told.append("holds")
+
+    async with anyio.create_task_group() as tasks:
+        async with file_lock(tmp_path / "lock", waiting=lambda: told.append("at once")):
+            tasks.start_soon(wait)
+            await anyio.sleep(1)
+            assert told == ["waits"]
+    assert told == ["waits", "holds"]
