@@ -85,9 +85,11 @@ async def test_a_caller_that_waits_for_a_lock_is_told_once_and_gets_it_next(tmp_
         async with file_lock(tmp_path / "lock", waiting=lambda: told.append("waits")):
             told.append("holds")
 
-    async with anyio.create_task_group() as tasks:
-        async with file_lock(tmp_path / "lock", waiting=lambda: told.append("at once")):
-            tasks.start_soon(wait)
-            await anyio.sleep(1)
-            assert told == ["waits"]
+    async with (
+        anyio.create_task_group() as tasks,
+        file_lock(tmp_path / "lock", waiting=lambda: told.append("at once")),
+    ):
+        tasks.start_soon(wait)
+        await anyio.sleep(1)
+        assert told == ["waits"]
     assert told == ["waits", "holds"]
