@@ -86,7 +86,6 @@ def supervise(program: str, work: Work) -> int:
     """Run ``work`` on an event loop; return the exit code."""
     raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    gc.freeze()  # modules live as long as the process: no collection needs to visit their objects
     use_uvloop = importlib.util.find_spec("uvloop") is not None
     deadline = ending.ExitDeadline(functools.partial(_report_unended, program))
     try:
@@ -188,8 +187,8 @@ class _Freezer:
     async def start(self) -> None:
         """Wait until the caches are filled, then exclude all objects that exist from garbage collection.
 
-        The last collection blocks the event loop. It begins a second later, so that the first objects to be reconciled,
-        for which users wait, do not wait for it.
+        The last collection blocks the event loop for tens of milliseconds. It begins a second later, so that the first
+        objects to be reconciled, for which users wait, do not wait for it.
         """
         await self._mgr.cache.ready()
         await anyio.sleep(_FREEZE_AFTER)
