@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import structlog
 from structlog.contextvars import merge_contextvars
+from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 
 from controller_runtime.machinery import raised
 
@@ -35,8 +34,9 @@ _TEMPLATE: Final = {key: value for key, value in vars(logging.makeLogRecord({}))
 _RESERVED: Final = frozenset(_TEMPLATE) | {"message", "asctime", "taskName", "exc_text"}
 """The attributes that every record has."""
 _UNBOUND: Final = context.__file__
-_LOGGING: Final = (f"{__package__}.", "structlog", "logging")
-"""The beginnings of the names of modules that log for others."""
+_place: Final = CallsiteParameterAdder(
+    [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
+)
 
 
 class Record(logging.LogRecord):
@@ -246,16 +246,9 @@ def caller() -> str:
     """Return the innermost place on the stack that is outside of the logging code, in zap's form:
     ``folder/file.py:line``.
     """
-    frame = inspect.currentframe()
-    while frame is not None and (frame.f_globals.get("__name__") or "").startswith(_LOGGING):
-        frame = frame.f_back
-    return "" if frame is None else f"{_end_of(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-@lru_cache(maxsize=1024)
-def _end_of(path: str) -> str:
-    """Return the last folder and the file of a path."""
-    return "/".join(path.rsplit("/", 2)[-2:])
+    place = _place(logging.getLogger(), "", {})  # the logger is not used
+    folder_and_file = "/".join(place["pathname"].rsplit("/", 2)[-2:])
+    return f"{folder_and_file}:{place['lineno']}"
 
 
 def verbosity() -> int:
