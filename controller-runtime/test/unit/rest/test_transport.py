@@ -558,7 +558,9 @@ async def test_a_write_for_which_no_connection_became_free_was_not_sent(tmp_path
         for _ in range(256):
             tasks.start_soon(transport.send, GET)
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(rest.ConnectTimeoutError, match=r"all 256 connections were in use for 0[.][01]\d* s$"):
+        with pytest.raises(
+            rest.ConnectTimeoutError, match=r"all 256 connections were in use for 0[.][01]\d* s$"
+        ):
             await transport.send(rest.Request("POST", "/x", timeout=0.1))
         release.set()
         await transport.send(rest.Request("POST", "/x"))
