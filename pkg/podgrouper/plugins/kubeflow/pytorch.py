@@ -43,10 +43,9 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         """
         await super().adjust(metadata, owner, pod)
         metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, self._rules)
+        elsewhere = {name.lower() for name in self.bound_elsewhere(owner, pod)}
         role = pod.labels.get(REPLICA_TYPE_LABEL)
-        if role in {
-            name.lower() for name in self.bound_elsewhere(owner, pod)
-        }:  # the scheduler is not that of the template
+        if role in elsewhere:  # the pod's own template names another scheduler
             metadata.name += f"-{role}"
             metadata.min_available, metadata.sub_groups = 1, []
 
