@@ -48,6 +48,17 @@ async def refuse(*_: Any, **__: Any) -> None:
     raise StatusError("no", code=500, reason="InternalError")
 
 
+async def failed(w: ReconcilerWorld, seconds: float) -> tuple[PriorityQueue[Request], float]:
+    """Reconcile without a runtime; return the queue of the timer, and when the reconcile began."""
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await w.reconciler.timer.start(queue)
+    await w.server.delete(await w.server.get(ClusterTrainingRuntime, ("", "rt")))
+    began = anyio.current_time()
+    with pytest.raises(Exception, match="rt"):
+        await after(w, seconds)
+    return queue, began
+
+
 async def test_a_train_job_fails_at_its_deadline_and_its_job_set_is_deleted() -> None:
     w = await limited()
     assert await after(w, 0) == 60
@@ -81,12 +92,7 @@ async def test_the_wall_clock_is_read_each_hour_until_the_deadline() -> None:
 
 async def test_the_wall_clock_is_read_each_hour_while_reconciles_fail() -> None:
     w = await world(metadata={"creationTimestamp": format_time(START)}, activeDeadlineSeconds=86400)
-    queue: PriorityQueue[Request] = PriorityQueue()
-    await w.reconciler.timer.start(queue)
-    await w.server.delete(await w.server.get(ClusterTrainingRuntime, ("", "rt")))
-    began = anyio.current_time()
-    with pytest.raises(Exception, match="rt"):
-        await after(w, 0)
+    queue, began = await failed(w, 0)
     assert await queue.get() == KEY
     assert anyio.current_time() - began == 3600
 
@@ -132,12 +138,7 @@ async def test_a_job_set_that_is_adopted_at_the_deadline_is_deleted() -> None:
 
 async def test_a_train_job_whose_reconciles_fail_is_enqueued_at_its_deadline() -> None:
     w = await limited()
-    queue: PriorityQueue[Request] = PriorityQueue()
-    await w.reconciler.timer.start(queue)
-    await w.server.delete(await w.server.get(ClusterTrainingRuntime, ("", "rt")))
-    began = anyio.current_time()
-    with pytest.raises(Exception, match="rt"):
-        await after(w, 20)
+    queue, began = await failed(w, 20)
     queue.add(KEY, after=1000)  # the retry
     assert await queue.get() == KEY
     assert anyio.current_time() - began == pytest.approx(40)
