@@ -34,7 +34,6 @@ Problems = Iterator[tuple[Path, str]]
 
 _MOST: Final = 16
 """Maximum number of violations that are reported for one JobSet."""
-_MOST_ANNOTATIONS: Final = 256 << 10
 _SHOWN: Final = 128
 """Maximum number of characters of a tenant's value in a message."""
 _READ: Final = 1024
@@ -175,8 +174,8 @@ def _repeated(value: Any, of_item: _Rule, path: Path) -> Problems:
 
 def _size_of_annotations(metadata: Data) -> Problems:
     size = sum(len(f"{key}{value}".encode()) for key, value in _map(metadata, "annotations").items())
-    if size > _MOST_ANNOTATIONS:
-        yield ("annotations",), f"may not be more than {_MOST_ANNOTATIONS} bytes"
+    if size > names.ANNOTATIONS_MAX_SIZE:
+        yield ("annotations",), f"may not be more than {names.ANNOTATIONS_MAX_SIZE} bytes"
 
 
 def _text(check: Callable[[str], list[str]]) -> _Check:

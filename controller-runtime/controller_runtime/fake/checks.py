@@ -20,8 +20,6 @@ ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _PLAIN_FINALIZERS: Final = frozenset({ORPHAN, FOREGROUND, "kubernetes"})
 _METADATA: Final = field.Path("metadata")
-_ANNOTATIONS: Final = 256 * 1024
-"""Maximum size in bytes of all annotations of an object."""
 _NAMES: Final = {"Namespace": names.is_dns1123_label, "Service": names.is_dns1035_label}
 
 
@@ -58,8 +56,8 @@ def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]
     for key in annotations:
         # The keys of annotations are validated in lower case.
         yield from (field.invalid(path, key, text) for text in names.is_label_key(key.lower()))
-    if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > _ANNOTATIONS:
-        yield field.too_long(path, _ANNOTATIONS)
+    if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > names.ANNOTATIONS_MAX_SIZE:
+        yield field.too_long(path, names.ANNOTATIONS_MAX_SIZE)
     owners = [OwnerReference.from_dict(reference) for reference in metadata.get("ownerReferences") or ()]
     yield from _problems_of_owners(_METADATA.child("ownerReferences"), owners)
     path, finalizers = _METADATA.child("finalizers"), metadata.get("finalizers") or ()

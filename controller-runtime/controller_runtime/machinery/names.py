@@ -20,6 +20,8 @@ DNS1123_LABEL_MAX_LENGTH: Final = 63
 DNS1035_LABEL_MAX_LENGTH: Final = 63
 DNS1123_SUBDOMAIN_MAX_LENGTH: Final = 253
 LABEL_VALUE_MAX_LENGTH: Final = 63
+ANNOTATIONS_MAX_SIZE: Final = 256 << 10
+"""Maximum size in bytes of the keys and values of all annotations of an object."""
 
 
 class GroupKind(NamedTuple):

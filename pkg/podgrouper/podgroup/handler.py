@@ -13,7 +13,7 @@ import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import older
-from controller_runtime.machinery import NamespacedName
+from controller_runtime.machinery import NamespacedName, names
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 from controller_runtime.machinery.locks import KeyedLocks
 
@@ -22,7 +22,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 from .faircache import FairCache
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules
-from .updater import MOST_ANNOTATIONS, excess, pod_groups_equal, update_pod_group
+from .updater import excess, pod_groups_equal, update_pod_group
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -196,7 +196,7 @@ def why_left_out(metadata: Metadata) -> str:
         return ""
     return (
         f"the PodGroup of {metadata.owner.kind} {metadata.owner.name} lacks the largest annotations, because all"
-        f" together may have at most {MOST_ANNOTATIONS} bytes: {', '.join(keys)}"
+        f" together may have at most {names.ANNOTATIONS_MAX_SIZE} bytes: {', '.join(keys)}"
     )
 
 

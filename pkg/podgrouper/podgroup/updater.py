@@ -5,14 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Final
 
 from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import names
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
-
-MOST_ANNOTATIONS: Final = 256 << 10
-"""How many bytes the annotations of an object may have, according to the API server."""
 
 
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
@@ -53,7 +50,7 @@ def update_pod_group(old: PodGroup, new: PodGroup) -> None:
 def excess(annotations: Mapping[str, str], *, kept: Container[str] = ()) -> list[str]:
     """Return the largest annotations, without which an API server accepts the others; none of them is in ``kept``."""
     sizes = {key: len(key.encode()) + len(value.encode()) for key, value in annotations.items()}
-    over, keys = sum(sizes.values()) - MOST_ANNOTATIONS, list[str]()
+    over, keys = sum(sizes.values()) - names.ANNOTATIONS_MAX_SIZE, list[str]()
     for key in sorted(sizes, key=lambda key: (-sizes[key], key)) if over > 0 else ():
         if over > 0 and key not in kept:
             keys.append(key)
