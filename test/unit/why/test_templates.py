@@ -124,14 +124,20 @@ async def test_after_the_events_are_gone_a_dry_run_says_why_a_job_has_no_pods(
     version = "admissionregistration.k8s.io/v1"
     hook = world.make(version, "ValidatingWebhookConfiguration", "policy")
     del hook["metadata"]["namespace"]
-    hook["webhooks"] = [{"name": "policy.example.com", "clientConfig": {"url": "https://policy"}}]
+    hook["webhooks"] = [
+        {"name": "policy.example.com", "clientConfig": {"url": "https://policy"}, "failurePolicy": "Ignore"},
+        {"name": "other.example.com", "clientConfig": {"url": "https://other"}},
+    ]
 
     snapshot, client = await taken(world, error)
     found, _ = gravest(snapshot)
 
     assert (found.cause, found.subjects) == (cause, ("Job llama-node-0",))
     assert str(error) in found.evidence[1]
-    assert any("https://policy" in each for each in found.evidence) == (cause == "webhook-unreachable")
+    hooks = [each for each in found.evidence if "failurePolicy" in each]
+    assert [each.partition("webhook ")[2] for each in hooks] == (
+        ["policy.example.com: https://policy, failurePolicy Ignore"] if cause == "webhook-unreachable" else []
+    )
     (asked,) = client.asked
     assert (asked["kind"], asked["metadata"]["labels"]) == ("Pod", {"a": "b"})
     assert asked["metadata"]["annotations"] == {"batch.kubernetes.io/job-completion-index": "0"}
