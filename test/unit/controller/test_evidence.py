@@ -191,6 +191,9 @@ async def test_a_train_job_has_few_events_however_its_containers_fail() -> None:
         for code in range(1, 40):
             await pod(w, f"job-node-0-{code}-abcde", {"state": ended(code)})
         assert len(await found(w)) == MAX_FAILURES
+        labels = {"jobset.sigs.k8s.io/restart-attempt": "1"}
+        await pod(w, "job-node-0-0-again", {"state": ended(9)}, labels=labels)
+        assert len(await found(w)) == MAX_FAILURES + 1  # the next run of the JobSet has events of its own
 
 
 async def test_another_replica_records_nothing_again_and_what_failed_while_none_led() -> None:

@@ -193,6 +193,16 @@ async def test_a_running_job_set_that_cannot_be_compared_does_not_hold_the_repai
     assert w.recorder.events == []
 
 
+async def test_a_running_job_set_that_could_not_be_compared_is_compared_by_the_next_reconcile() -> None:
+    w = await labelled(1)
+    apply = w.server.apply
+    refusing(w, ServerError("no answer of the webhook", code=500, reason="InternalError"))
+    await w.reconcile()
+    w.server.apply = apply  # type: ignore[method-assign] # the webhook answers again
+    assert await w.reconcile() == ["apply JobSet dry run"]
+    assert await w.reconcile() == []
+
+
 async def test_a_policy_that_refuses_the_comparison_does_not_stop_the_job() -> None:
     w = await labelled(2)
     assert await noted(w) is not None

@@ -98,6 +98,15 @@ def test_a_trainjob_that_changes_its_runtime_is_counted_once() -> None:
     assert by_runtime() == before
 
 
+def test_a_runtime_that_is_used_again_is_counted_again() -> None:
+    before, phases = by_runtime(), TrainJobPhases()
+    for _ in range(2):
+        phases.observe(of_runtime("TrainingRuntime", "one", "a"))
+        assert by_runtime() == {**before, ("TrainingRuntime", "one", "Running"): 1}
+        phases.forget(NamespacedName("ns", "a"))
+    assert by_runtime() == before
+
+
 def test_names_of_runtimes_make_a_limited_number_of_series() -> None:
     before, phases = by_runtime(), TrainJobPhases()
     for number in range(3 * MOST_RUNTIMES):

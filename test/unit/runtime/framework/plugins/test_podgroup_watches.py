@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -16,8 +17,10 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.reconcile import Request
+from controller_runtime.rest import PublishedSchema
 from controller_runtime.workqueue import PriorityQueue
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
@@ -30,7 +33,8 @@ from pkg.apis.trainer.v1alpha1 import (
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import core as framework
-from pkg.runtime.framework.plugins import coscheduling, volcano
+from pkg.runtime.framework.plugins import coscheduling, podgroup_watches, volcano
+from pkg.runtime.framework.plugins.workload import served
 from testkit.builders import (
     make_cluster_training_runtime,
     make_replicated_job,
@@ -304,3 +308,42 @@ async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(
 
     woken = {str((await queue.get_with_priority())[0]) for _ in range(len(queue))}
     assert woken == (set() if served else {"team-a/suspended", "team-b/running"})
+
+
+async def test_gang_scheduled_jobs_are_woken_when_another_version_of_the_gang_api_is_served() -> None:
+    spec = make_training_runtime_spec(make_replicated_job("a"))
+    spec.pod_group_policy = PodGroupPolicy.from_dict({"workload": {}})
+    reader = await cluster(
+        make_training_runtime("team-a", "gang", spec=spec),
+        make_train_job("team-a", "in-a-gang", runtime="gang", runtime_kind="TrainingRuntime"),
+        make_train_job("team-a", "not-in-a-gang", runtime="plain"),
+    )
+    version, failures = "v1alpha1", 2
+
+    async def unavailable_at_first(reader: Any, kind: type[Object], **options: Any) -> Any:
+        nonlocal failures
+        if failures and version != "v1alpha1":
+            failures -= 1
+            raise StatusError("the API server is unavailable", code=503, reason="ServiceUnavailable")
+        return await reader.list(kind, **options)
+
+    async def published(kind: type[Object], _known: PublishedSchema | None) -> PublishedSchema | None:
+        return PublishedSchema("1", {}) if kind in (JobSet, served.KINDS[version]) else None
+
+    notes, needed = Notes(), anyio.Event()
+    failing = interceptor.wrap(reader, interceptor.Funcs(list=unavailable_at_first))
+    add = podgroup_watches.served_versions(served.Served(published), needed.wait)
+    add(cast("Any", notes), failing, SimpleNamespace(interrupted_since=lambda _kind: None))
+    (followed,) = notes.sources
+    queue: PriorityQueue[Request] = PriorityQueue()
+    needed.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(followed.start, queue)
+        await anyio.sleep(2 * served.TTL)
+        assert len(queue) == 0
+        version = "v1beta1"
+        await anyio.sleep(5 * served.TTL)
+        tasks.cancel_scope.cancel()
+
+    assert failures == 0
+    assert [str((await queue.get_with_priority())[0]) for _ in range(len(queue))] == ["team-a/in-a-gang"]
