@@ -333,7 +333,7 @@ async def test_gang_scheduled_jobs_are_woken_when_another_version_of_the_gang_ap
     notes, needed = Notes(), anyio.Event()
     failing = interceptor.wrap(reader, interceptor.Funcs(list=unavailable_at_first))
     add = podgroup_watches.served_versions(served.Served(published), needed.wait)
-    add(cast("Any", notes), failing, SimpleNamespace(interrupted_since=lambda _kind: None))
+    add(cast("Any", notes), failing, cast("Any", SimpleNamespace(interrupted_since=lambda _kind: None)))
     (followed,) = notes.sources
     queue: PriorityQueue[Request] = PriorityQueue()
     needed.set()
