@@ -317,11 +317,12 @@ async def test_an_owner_removes_its_fields_from_a_train_job_that_runs_on(suspend
     assert (found["spec"].get("labels"), warnings) == (None, [])
 
 
-async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
+@pytest.mark.parametrize("suspended", [False, True], ids=["suspends", "has suspended"])
+async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet(suspended: bool) -> None:
     """The removal would be refused while the jobs run, together with the suspension."""
     writers = [entry("kueue", "runtimePatches", "suspend")]
     patches = [runtime_patch("a.io/b", metadata={"labels": {"a": "b"}})]
-    old = job(writers, runtimePatches=patches, suspend=False)
+    old = job(writers, runtimePatches=patches, suspend=suspended)
     new, put = job(writers, suspend=True), {**PUT, "fieldManager": "kueue"}
     found, _ = await stored(active(old, 1), new, put)
     assert [each["manager"] for each in found["spec"]["runtimePatches"]] == ["a.io/b"]
