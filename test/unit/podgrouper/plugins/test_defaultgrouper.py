@@ -38,7 +38,7 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
     kind: type[Object], error: Exception
 ) -> None:
     owners = [make_object("apps/v1", "StatefulSet", name) for name in ("old", "new")]
-    pods = [make_pod(f"{owner.name}-0", owner) for owner in owners]
+    pods = [make_pod(f"{owner.name}-{index}", owner) for owner in owners for index in (0, 1)]
     defaults = ConfigMap.from_dict(
         {"metadata": {"namespace": "kai", "name": "defaults"}, "data": {"types": TYPES}}
     )
@@ -57,14 +57,14 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
     groups = Handler(client, client, node_pool_key="pool", queue_key="queue")
     reconciler = PodReconciler(client, Recorder(), grouper, groups, DEFAULTS, notices=notices)
 
-    async def priority(name: str) -> tuple[str | None, str | None]:
-        await reconciler.reconcile(Request("team-a", f"{name}-0"))
+    async def priority(name: str, pod: int = 0) -> tuple[str | None, str | None]:
+        await reconciler.reconcile(Request("team-a", f"{name}-{pod}"))
         spec = (await server.get(PodGroup, ("team-a", f"pg-{name}-uid-{name}"))).spec
         return spec.priority_class_name, spec.preemptibility
 
     assert await priority("old") == ("gold", "preemptible")
     refused = True
-    assert await priority("old") == ("gold", "preemptible")
+    assert await priority("old", pod=1) == ("gold", "preemptible")
     assert (await priority("new"))[0] == "train"
     assert (await reconciler.reconcile(Request("team-a", "new-0"))).requeue_after is not None
     (event,) = notices.events
@@ -72,7 +72,7 @@ async def test_while_classes_or_defaults_cannot_be_read_new_groups_have_the_defa
     assert notices.names == ["new-0"]
     refused = False
     assert await priority("new") == ("gold", "preemptible")
-    assert len(await server.list(Pod)) == 2
+    assert len(await server.list(Pod)) == 4
 
 
 @pytest.mark.parametrize(("length", "whole"), [(213, True), (214, False), (253, False)])
