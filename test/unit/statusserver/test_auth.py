@@ -6,7 +6,7 @@ import pytest
 from controller_runtime import rest
 
 from pkg.statusserver import DeniedError, Issuer, ProjectedServiceAccountTokenAuthorizer
-from pkg.statusserver.tokens import BoundObject
+from pkg.statusserver.tokens import LONGEST, BoundObject
 from testkit.tokenissuer import Authority
 
 AUDIENCE = "trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status"
@@ -63,6 +63,7 @@ async def test_a_token_of_the_clusters_issuer_is_accepted(authority: Authority, 
         ({"kubernetes.io": {"namespace": "lab", "pod": {"name": "p", "uid": "v"}}}, "another pod"),
         ({"aud": 5}, "the token is not a JSON Web Token of a service account"),
         ({"kubernetes.io": "lab"}, "the token is not a JSON Web Token of a service account"),
+        ({"extra": "x" * LONGEST}, "the token is longer than 16 KiB"),
     ],
 )
 async def test_each_refusal_has_its_reason(

@@ -97,11 +97,14 @@ def provisioned(seconds: float, *, created: float | None = None) -> Callable[[Tr
     return build
 
 
-def attached(other: str) -> Callable[[TrainJobObjects], Any]:
+def attached(volume: str, *failed: str) -> Callable[[TrainJobObjects], Any]:
+    """Build a pod whose ``failed`` volumes could not be attached, the last one first, before ``volume`` was."""
+
     def build(world: TrainJobObjects) -> None:
         world.waits("ContainerCreating")
-        world.event(world.pods[0], "FailedAttachVolume", ATTACHED.format("pvc-1"), age=15)
-        done = f'AttachVolume.Attach succeeded for volume "{other}"'
+        for age, each in enumerate(failed, 15):
+            world.event(world.pods[0], "FailedAttachVolume", ATTACHED.format(each), age=age)
+        done = f'AttachVolume.Attach succeeded for volume "{volume}"'
         world.event(world.pods[0], "SuccessfulAttachVolume", done, age=2, kind="Normal")
 
     return build
@@ -190,7 +193,7 @@ HEALTHY: list[Any] = [
         ("the JobSet is deleted, and pods use their grace periods", State.STARTING, job_set_deleted(20, grace=30)),
         ("a claim is being provisioned", State.STARTING, provisioned(5)),
         ("a claim that waited for its first pod is being provisioned", State.STARTING, provisioned(5, created=90000)),
-        ("a volume moved to another node", State.RUNNING, attached("pvc-1")),
+        ("a volume moved to another node", State.RUNNING, attached("pvc-1", "pvc-1")),
         ("the kubelet reads the token's ConfigMap", State.RUNNING, token_is_not_mounted(
             "failed to sync configmap cache: timed out waiting for the condition")),
         ("the kubelet does not know the ConfigMap yet", State.RUNNING, token_is_not_mounted(
@@ -226,7 +229,8 @@ LASTING: list[Any] = [
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
         ("the deleted Job stays after its pods' grace periods", "container-failed", 1, job_set_restarts(60, grace=30)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
-        ("another volume was attached", "volume-in-use", 1, attached("pvc-2")),
+        ("another volume was attached", "volume-in-use", 1, attached("pvc-2", "pvc-1")),
+        ("one of two volumes was attached", "volume-in-use", 1, attached("pvc-1", "pvc-1", "pvc-2")),
         ("the ConfigMap stays unknown", "volume-mount", 1, token_is_not_mounted(
             'object "team-a"/"kube-root-ca.crt" not registered', count=4)),
         ("the sandbox fails after a restart", "sandbox-failed", 1, sandbox(3, 200)),
