@@ -21,6 +21,17 @@ async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk() -> 
         await pod_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
 
 
+async def test_of_several_owners_of_a_pod_the_first_one_counts_as_in_upstream() -> None:
+    first, second = make_object("batch/v1", "Job", "first"), make_object("batch/v1", "Job", "second")
+    pod, controls = make_pod("p"), reference(second)
+    controls.controller = True
+    pod.metadata.owner_references = [reference(first), controls]
+
+    found = await pod_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
+
+    assert [each.name for each in found.owners] == ["first"]
+
+
 async def test_of_several_owners_of_an_owner_the_controller_counts() -> None:
     """For example, an Application references all its objects, so that they are deleted with it."""
     app = make_object("app.k8s.io/v1beta1", "Application", "app")
