@@ -14,7 +14,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata
+from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 KEY = ("team-a", "g")
 
@@ -244,11 +244,36 @@ async def test_a_group_has_no_durations_where_the_server_would_prune_them(
     ids="/".join,
 )
 async def test_each_field_of_a_group_that_changes_is_written(change: dict[str, Any]) -> None:
+    assert await writes_of({}, change) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "b"},
+        {"min_available": 2},
+        {"min_sub_group": 1},
+        {"parent": "top"},
+        {"topology_constraints": TopologyConstraintMetadata(topology="t", required_topology_level="rack")},
+        {"topology_constraints": TopologyConstraintMetadata(topology="t", preferred_topology_level="rack")},
+    ],
+    ids="/".join,
+)
+async def test_each_field_of_a_subgroup_that_changes_is_written(change: dict[str, Any]) -> None:
+    before, after = ({"name": "a", "min_available": 1, **each} for each in ({}, change))
+    given = (
+        {"sub_groups": [SubGroupMetadata(**each), SubGroupMetadata(name="top")]} for each in (before, after)
+    )
+    assert await writes_of(*given) == 2
+
+
+async def writes_of(before: dict[str, Any], after: dict[str, Any]) -> int:
+    """Return the number of writes of a group that changes from ``before`` to ``after``, and then no more."""
     client = FakeClient()
-    for given in ({}, change, change):
+    for given in (before, after, after):
         remembers_nothing = handler(client)
         await remembers_nothing.apply_to_cluster(wanted(**given), Rules.V0_17)
-    assert len(client.writes) == 2
+    return len(client.writes)
 
 
 async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is() -> None:
