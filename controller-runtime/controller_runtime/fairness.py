@@ -15,7 +15,8 @@ import itertools
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -59,6 +60,14 @@ def working_for(who: Tenant) -> Iterator[None]:
         yield
     finally:
         _tenant.reset(token)
+
+
+def in_this_context(call: Callable[..., object]) -> Callable[..., object]:
+    """Return a function that runs ``call`` in a copy of the present context instead of the context of its caller.
+
+    A task that outlives the reconcile or the review that starts it must not keep that one's tenant and log fields.
+    """
+    return partial(copy_context().run, call)
 
 
 class FairQueue:

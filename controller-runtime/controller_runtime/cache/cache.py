@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import Any, Final, TypeVar, Unpack
 import anyio
 import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
-from controller_runtime import client, log, metrics, offload, rest
+from controller_runtime import client, fairness, log, metrics, offload, rest
 from controller_runtime.machinery import (
     GVK,
     LazyObject,
@@ -101,10 +100,8 @@ class Cache:
         self._informers: dict[tuple[GVK, bool], SharedInformer] = {}
         self._shared = SharedObjects()
         self._outage = Outage()
-        self._tasks: TaskGroup | None = None
-        self._context = contextvars.Context()
-        """The context of :meth:`start`. An informer lives longer than the reconcile or the review that needs it first,
-        whose namespace and log fields are not its own."""
+        self._start_soon: Callable[..., object] | None = None
+        """Starts the task of an informer in the context of :meth:`start`. None unless the cache runs."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop in which the cache runs."""
         self._stopped = False
@@ -135,28 +132,27 @@ class Cache:
         if self._stopped:
             raise errors.CacheNotStartedError("the cache has stopped: make another one")
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+            self._start_soon = fairness.in_this_context(tasks.start_soon)
             try:
                 for informer in self._informers.values():
                     self._launch(informer)
                 task_status.started()
                 await anyio.sleep_forever()
             finally:
-                self._tasks, self._stopped = None, True
+                self._start_soon, self._stopped = None, True
                 self._outage.forget()
                 for informer in self._informers.values():
                     informer.leave()
 
     def _launch(self, informer: SharedInformer) -> None:
-        if self._tasks is not None:
+        if self._start_soon is not None:
             resource = functools.partial(self._mapper.resource_for, informer.kind)
-            self._context.run(self._tasks.start_soon, informer.run, self._transport, resource)
+            self._start_soon(informer.run, self._transport, resource)
 
     def _check_loop(self, kind: type[Object]) -> None:
         """Raise RuntimeError if a task of another event loop would wait for the first list of ``kind``."""
-        if self._tasks is not None and self._loop is not asyncio.get_running_loop():
+        if self._start_soon is not None and self._loop is not asyncio.get_running_loop():
             raise RuntimeError(f"{kind.gvk.group_kind}: the cache runs in another event loop")
 
     async def ready(self) -> None:
@@ -360,7 +356,7 @@ class Cache:
         except (AttributeError, TypeError):
             client.check_kind(kind)
             raise
-        if informer is None or self._tasks is None or not informer.is_readable(namespace):
+        if informer is None or self._start_soon is None or not informer.is_readable(namespace):
             return None
         return informer
 
@@ -372,7 +368,7 @@ class Cache:
             if stopped is None or not stopped.has_synced:
                 raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
             return stopped
-        if self._tasks is None:
+        if self._start_soon is None:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         informer = self._informer(kind)
         while not informer.is_readable(namespace):

@@ -10,7 +10,6 @@ its sources. :meth:`Controller._conclude` alone handles the outcome of a reconci
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import dataclasses
 import random
 import time
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskGroup
 
 from controller_runtime import fairness, log, metrics, source, workqueue
 from controller_runtime.machinery import GVK, NamespacedName, arguments, raised
@@ -221,9 +219,8 @@ class Controller:
         self._time = metrics.RECONCILE_TIME.labels(name)
         self._successes = metrics.RECONCILE_TOTAL.labels(name, SUCCESS)
         self._sources: list[source.Source] = []
-        self._tasks: TaskGroup | None = None
-        self._context = contextvars.Context()
-        """The context of :meth:`start`, in which sources run that a reconcile adds."""
+        self._start_soon: Callable[..., object] | None = None
+        """Starts the task of a source in the context of :meth:`start`. None unless the controller runs."""
         self._started = False
         self._traces = True
         self._changed = anyio.Event()
@@ -236,8 +233,8 @@ class Controller:
 
     def watch(self, src: source.Source) -> None:
         """Add a source of requests. It starts with the controller, or now if the controller has started."""
-        if self._tasks is not None:
-            self._context.run(self._tasks.start_soon, self._run_source, src)
+        if self._start_soon is not None:
+            self._start_soon(self._run_source, src)
         else:
             self._sources.append(src)
             self._changed.set()
@@ -312,10 +309,10 @@ class Controller:
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as sources:
-            self._tasks, self._context = sources, contextvars.copy_context()
+            self._start_soon = fairness.in_this_context(sources.start_soon)
             waiting, self._sources = self._sources, []
             for src in waiting:
-                sources.start_soon(self._run_source, src)
+                self._start_soon(self._run_source, src)
             async with anyio.create_task_group() as syncing:
                 syncing.start_soon(self._until_stopped, syncing.cancel_scope)
                 _log.debug("Starting Controller")
@@ -336,7 +333,7 @@ class Controller:
                         workers.start_soon(self._work, True, name=f"controller {self.name}")
                     self._ready.set()
             _log.info("All workers finished")
-            self._tasks = None
+            self._start_soon = None
             sources.cancel_scope.cancel()
         if not self._stopping.is_set():
             raise ControllerError(f"controller {self.name} ended although it was not stopped")

@@ -16,15 +16,13 @@ ManagerError                      the options contradict each other, or the comp
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
 
-from controller_runtime import cache, log
+from controller_runtime import cache, fairness, log
 from controller_runtime.machinery import raised
 
 if TYPE_CHECKING:
@@ -145,9 +143,8 @@ class RunnableGroup:
         self._lasting = lasting
         self._waiting: list[Runnable] = []
         self._running: list[_Member] = []
-        self._tasks: TaskGroup | None = None
-        self._context = contextvars.Context()
-        """The context of :meth:`start`, in which members run that a reconcile adds."""
+        self._start_soon: Callable[..., object] | None = None
+        """Starts the task of a member in the context of :meth:`start`. None before the start."""
         self._stopping = False
         self._changed = anyio.Event()
 
@@ -164,18 +161,18 @@ class RunnableGroup:
         """
         if self._stopping:
             raise GroupStoppedError(f"{describe(runnable)} was added to {self.name} while stopping")
-        if self._tasks is None:
+        if self._start_soon is None:
             self._waiting.append(runnable)
         else:
-            self._launch(self._tasks, runnable)
+            self._launch(self._start_soon, runnable)
 
     async def start(self, tasks: TaskGroup) -> None:
         """Start all members in ``tasks``. Return when each is ready or has ended, or when the group is stopped."""
         if self._stopping:
             return
-        self._tasks, self._context = tasks, contextvars.copy_context()
+        self._start_soon = start_soon = fairness.in_this_context(tasks.start_soon)
         waiting, self._waiting = self._waiting, []
-        members = [self._launch(tasks, runnable) for runnable in waiting]
+        members = [self._launch(start_soon, runnable) for runnable in waiting]
         async with anyio.create_task_group() as readiness:
             for member in members:
                 if isinstance(member.runnable, HasReady):
@@ -212,11 +209,10 @@ class RunnableGroup:
             member.left.set()
         return names
 
-    def _launch(self, tasks: TaskGroup, runnable: Runnable) -> _Member:
+    def _launch(self, start_soon: Callable[..., object], runnable: Runnable) -> _Member:
         member = _Member(runnable)
         self._running.append(member)
-        name = f"{self.name}: {describe(runnable)}"
-        self._context.run(partial(tasks.start_soon, self._supervise, member, name=name))
+        start_soon(self._supervise, member, name=f"{self.name}: {describe(runnable)}")
         return member
 
     async def _supervise(self, member: _Member) -> None:
