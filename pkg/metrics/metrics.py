@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 
@@ -99,69 +99,56 @@ class TrainJobPhases:
     """Updates :data:`TRAIN_JOBS` and :data:`TRAIN_JOBS_BY_RUNTIME`.
 
     Call :meth:`observe` for each reconciled TrainJob, and :meth:`forget` when a TrainJob is deleted. Tenants choose the
-    names of runtimes, so only a limited number of names gets series. A name gives up its series when its last TrainJob
-    is deleted.
+    names of runtimes, so only a limited number of names gets series. A name has a series for each phase, which may be
+    zero, from its first TrainJob until its last TrainJob is deleted.
     """
 
     def __init__(self) -> None:
         self._observed: dict[NamespacedName, tuple[Phase, _RuntimeName, _RuntimeName]] = {}
         """The phase of each TrainJob, its runtime, and the name under which the runtime is counted."""
         self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
-        self._users: dict[str, Counts[str]] = {kind: Counts() for kind in _RUNTIME_KINDS}
-        """For each kind of runtime, the number of TrainJobs of each name that is counted under its own name."""
-        self._by_runtime: dict[tuple[_RuntimeName, Phase], Gauge] = {}
-        """The series of runtimes. To look one up by its labels takes longer than to count."""
+        self._users: Counts[_RuntimeName] = Counts()
+        """The number of TrainJobs that are counted under each name."""
+        self._by_runtime: dict[_RuntimeName, dict[Phase, Gauge]] = {}
+        """The series of each name. To look one up by its labels takes longer than to count."""
 
     def observe(self, train_job: TrainJob) -> None:
         """Count ``train_job`` in its phase and its runtime, and stop counting it where it was counted before."""
         phase, key, ref = phase_of(train_job), train_job.key, train_job.spec.runtime_ref
-        named = ref.kind or "", ref.name
+        kind, name = named = ref.kind or "", ref.name
         before = self._observed.get(key)
         if before is not None and before[0] is phase and before[1] == named:
             return
-        kind, name = named
-        users = self._users.get(kind)
-        if before is not None and before[2] == named:  # it was in another phase of this runtime
-            counted = named
-            self._counts[before[0]].dec()
-            self._by_runtime[named, before[0]].dec()
-        else:
-            if before is not None:
-                self.forget(key)
-            if users is None:
-                counted = OTHER, OTHER
-            elif name in users or (
-                len(users) < MOST_RUNTIMES and len(name) <= _LONGEST_NAME and name != OTHER
-            ):
-                users[name] += 1
-                counted = named
-            else:
-                counted = kind, OTHER
+        counted = named
+        if kind not in _RUNTIME_KINDS:
+            counted = OTHER, OTHER
+        elif named not in self._by_runtime and (
+            len(name) > _LONGEST_NAME
+            or sum(each[0] == kind and each[1] != OTHER for each in self._by_runtime) >= MOST_RUNTIMES
+        ):
+            counted = kind, OTHER
+        if counted not in self._by_runtime:
+            self._by_runtime[counted] = {each: TRAIN_JOBS_BY_RUNTIME.labels(*counted, each) for each in Phase}
         self._observed[key] = phase, named, counted
         self._counts[phase].inc()
-        series = self._by_runtime.get((counted, phase))
-        if series is None:
-            series = self._by_runtime[counted, phase] = TRAIN_JOBS_BY_RUNTIME.labels(*counted, phase)
-        series.inc()
+        self._by_runtime[counted][phase].inc()
+        self._users[counted] += 1
+        if before is not None:
+            self._stop_counting(before[0], before[2])
 
     def forget(self, key: NamespacedName) -> None:
         """Stop counting the TrainJob of that name, if it was counted."""
-        before = self._observed.pop(key, None)
-        if before is None:
-            return
-        phase, named, counted = before
+        if (before := self._observed.pop(key, None)) is not None:
+            self._stop_counting(before[0], before[2])
+
+    def _stop_counting(self, phase: Phase, counted: _RuntimeName) -> None:
         self._counts[phase].dec()
-        self._by_runtime[counted, phase].dec()
-        kind, name = named
-        users = self._users.get(kind, Counts())
-        if counted == named and name in users:
-            users[name] -= 1
-            if not users[name]:
-                del users[name]
-                for each in Phase:
-                    self._by_runtime.pop((counted, each), None)
-                    with suppress(KeyError):  # no TrainJob of this runtime was in this phase
-                        TRAIN_JOBS_BY_RUNTIME.remove(kind, name, each)
+        self._by_runtime[counted][phase].dec()
+        self._users[counted] -= 1
+        if not self._users[counted]:
+            del self._users[counted], self._by_runtime[counted]
+            for each in Phase:
+                TRAIN_JOBS_BY_RUNTIME.remove(*counted, each)
 
 
 def phase_of(train_job: TrainJob) -> Phase:

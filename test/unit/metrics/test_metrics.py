@@ -89,6 +89,26 @@ def test_failed_and_suspended_trainjobs_are_counted_by_runtime() -> None:
     assert by_runtime() == before
 
 
+@pytest.mark.parametrize(("name", "label"), [("observed", "observed"), ("n" * 254, "other")])
+def test_a_runtime_has_a_series_for_each_condition_while_it_has_trainjobs(name: str, label: str) -> None:
+    def series() -> dict[str, float]:
+        (family,) = TRAIN_JOBS_BY_RUNTIME.collect()
+        found = [each for each in family.samples if each.labels["runtime"] == label]
+        return {
+            each.labels["condition"]: each.value
+            for each in found
+            if each.labels["kind"] == "ClusterTrainingRuntime"
+        }
+
+    none, phases = dict.fromkeys(Phase, 0), TrainJobPhases()
+    phases.observe(of_runtime("ClusterTrainingRuntime", name, "a", Suspended="True"))
+    assert series() == none | {Phase.SUSPENDED: 1}
+    phases.observe(of_runtime("ClusterTrainingRuntime", name, "a"))
+    assert series() == none | {Phase.RUNNING: 1}
+    phases.forget(NamespacedName("ns", "a"))
+    assert not series()
+
+
 def test_a_trainjob_that_changes_its_runtime_is_counted_once() -> None:
     before, phases = by_runtime(), TrainJobPhases()
     phases.observe(of_runtime("TrainingRuntime", "one", "a"))
