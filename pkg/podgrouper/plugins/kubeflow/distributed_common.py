@@ -38,8 +38,11 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
             GroupingError: a role is missing, the job has no replicas, or the spec is malformed.
         """
         policy = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+        elsewhere: set[str] = set()
         try:
-            replicas = self._replicas(owner, self.bound_elsewhere(owner, pod))
+            specs = fields.nested_map(owner, "spec", self.replica_specs) or {}
+            elsewhere = schedulers.bound_elsewhere(pod, specs, "template")
+            replicas = self._replicas(owner, elsewhere)
         except GroupingError:
             if policy is None:
                 raise
@@ -50,11 +53,10 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
             elastic = None
         minimum = elastic if policy is None else policy
         metadata.min_available = fields.int32(replicas if minimum is None else min(minimum, replicas))
+        await self.refine(metadata, owner, pod, elsewhere)
 
-    def bound_elsewhere(self, job: Unstructured, pod: Pod) -> set[str]:
-        """Return the roles whose pods another scheduler than that of ``pod`` binds."""
-        specs = fields.nested_map(job, "spec", self.replica_specs) or {}
-        return schedulers.bound_elsewhere(pod, specs, "template")
+    async def refine(self, metadata: Metadata, owner: Unstructured, pod: Pod, elsewhere: set[str]) -> None:
+        """Change what depends on roles; another scheduler binds those in ``elsewhere``. Raises like :meth:`adjust`."""
 
     def _replicas(self, job: Unstructured, elsewhere: set[str]) -> int:
         what = f"the type of the job {job.name} doesn't"

@@ -32,7 +32,7 @@ class MpiGrouper(KubeflowDistributedGrouper):
     mandatory_roles = (_LAUNCHER,)
     default_replicas: ClassVar[Mapping[str, int]] = {"Worker": 0}
 
-    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+    async def refine(self, metadata: Metadata, owner: Unstructured, _pod: Pod, elsewhere: set[str]) -> None:
         """Require launcher and workers.
 
         If the launcher is created after the workers and does not exist yet, require only the workers.
@@ -41,7 +41,6 @@ class MpiGrouper(KubeflowDistributedGrouper):
             GroupingError: the launcher is missing, or the spec is malformed.
             StatusError: the job's pods cannot be listed.
         """
-        await super().adjust(metadata, owner, pod)
         policy = fields.nested_string(owner, "spec", "launcherCreationPolicy")
         if policy == WAIT_FOR_WORKERS_READY and not await self._has_launcher(owner):
             try:
@@ -51,7 +50,7 @@ class MpiGrouper(KubeflowDistributedGrouper):
                     f"the type of the job {owner.name} doesn't allow for 0 mpiReplicaSpecs pods."
                     " Please fix the replica field"
                 ) from error
-            if _LAUNCHER not in self.bound_elsewhere(owner, pod):  # otherwise it is not counted
+            if _LAUNCHER not in elsewhere:  # otherwise it is not counted
                 metadata.min_available = fields.int32(metadata.min_available - max(0, launchers))
 
     async def _has_launcher(self, job: Unstructured) -> bool:

@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, Unstructured
 
 from pkg.constants import kai
-from pkg.podgrouper.plugins import fields, schedulers, segments
+from pkg.podgrouper.plugins import fields, segments
 from pkg.podgrouper.plugins.errors import GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
 from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
@@ -35,22 +35,22 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     name = "PyTorchJob Grouper"
     replica_specs = "pytorchReplicaSpecs"
 
-    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+    async def refine(self, metadata: Metadata, owner: Unstructured, pod: Pod, elsewhere: set[str]) -> None:
         """Put master and workers into subgroups.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
         """
-        await super().adjust(metadata, owner, pod)
-        metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, self._rules)
-        elsewhere = {name.lower() for name in self.bound_elsewhere(owner, pod)}
+        metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, elsewhere, self._rules)
         role = pod.labels.get(REPLICA_TYPE_LABEL)
-        if role in elsewhere:  # the pod's own template names another scheduler
+        if role in {name.lower() for name in elsewhere}:  # the pod's own template names another scheduler
             metadata.name += f"-{role}"
             metadata.min_available, metadata.sub_groups = 1, []
 
 
-def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
+def _sub_groups(
+    job: Unstructured, pod: Pod, needed: int, elsewhere: set[str], rules: Rules
+) -> list[SubGroupMetadata]:
     where = f"PyTorchJob {job.namespace}/{job.name}"
     with failing(f"failed to get pytorchReplicaSpecs from {where}. Err: "):
         specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
@@ -59,7 +59,6 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
     with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
         masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas")
     masters = int(_MASTER_SPEC in specs) if masters is None else max(0, masters)
-    elsewhere = schedulers.bound_elsewhere(pod, specs, "template")
     if _MASTER_SPEC in elsewhere:
         masters = 0
     sub_groups = []
