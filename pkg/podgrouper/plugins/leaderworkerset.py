@@ -14,7 +14,7 @@ from controller_runtime.machinery import Unstructured
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
 
-from . import fields, segments
+from . import fields, schedulers, segments
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError, failing
 from .gonumbers import atoi, divide
@@ -41,10 +41,10 @@ class LwsGrouper(DelegatingGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require all pods of the replica, or only the leader.
+        """Require all pods of the replica, or only the leader or the workers.
 
         Only the leader is required if the workers wait until it is ready, and ``pod`` is the leader and has no node
-        yet.
+        yet. Pods that another scheduler binds are not required.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not match its segments.
@@ -68,12 +68,27 @@ class LwsGrouper(DelegatingGrouper):
             raise GroupingError(f"workerIndex {index} is not valid. It must be bigger than 0")
         if policy not in (None, LEADER_CREATED, LEADER_READY):
             raise GroupingError(f"unknown startupPolicy: {policy}")
-        if policy == LEADER_READY and _is_leader(pod) and not pod.spec.node_name:
+        elsewhere = _bound_elsewhere(owner, pod)
+        if _WORKERS in elsewhere or (policy == LEADER_READY and _is_leader(pod) and not pod.spec.node_name):
             size = 1
         metadata.min_available = size
         metadata.sub_groups = _sub_groups(owner, pod, size, self._rules)
+        if _LEADER in elsewhere:
+            metadata.min_available -= 1
+            _remove_leader(metadata.sub_groups)
         with suppress(KeyError, ValueError):
             metadata.name += f"-group-{atoi(pod.labels[GROUP_INDEX_LABEL])}"
+        role = _LEADER if _is_leader(pod) else _WORKERS
+        if role in elsewhere:  # the pod's own template names another scheduler
+            metadata.name += f"-{role}"
+            metadata.min_available, metadata.sub_groups = 1, []
+
+
+def _bound_elsewhere(lws: Unstructured, pod: Pod) -> set[str]:
+    workers = fields.nested_field(lws, *_TEMPLATE, "workerTemplate")
+    leader = fields.nested_field(lws, *_TEMPLATE, "leaderTemplate")
+    roles = {_LEADER: workers if leader is None else leader, _WORKERS: workers}
+    return schedulers.bound_elsewhere(pod, roles)
 
 
 def _is_leader(pod: Pod) -> bool:
@@ -157,6 +172,20 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[Su
             if group.name in children:
                 group.min_sub_group, group.min_available = children[group.name], 0
     return groups
+
+
+def _remove_leader(groups: list[SubGroupMetadata]) -> None:
+    """Remove the leader's subgroup, and the leader or its subgroup from what the first segment requires."""
+    leader = next((group for group in groups if group.name == _LEADER), None)
+    if leader is None:  # an unknown policy of subgroups has none
+        return
+    groups.remove(leader)
+    for group in groups:
+        if group.name == leader.parent:
+            if group.min_sub_group is None:
+                group.min_available -= 1
+            else:
+                group.min_sub_group -= 1
 
 
 def _segment_size(lws: Unstructured) -> int | None:

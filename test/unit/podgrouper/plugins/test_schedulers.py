@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.podgroup import Metadata
-from testkit.grouping import group_of, make_object, make_pod
+from testkit.grouping import group_of, make_object, make_pod, sub_group_of
 
 OURS: dict[str, Any] = {"spec": {"schedulerName": "kai-scheduler"}}
 THEIRS: list[Any] = [
@@ -131,3 +132,66 @@ async def test_a_ray_cluster_counts_only_the_groups_of_the_pods_scheduler(
     theirs = {"w": "headgroup", "headgroup": "w"}[ours]
     apart = await group_of(pod(theirs), cluster, rules=rules)
     assert (apart.name, apart.sub_groups) == (f"pg-rc-uid-rc-{theirs}", [])
+
+
+def make_lws(leader: Any, workers: Any, **template: Any) -> Unstructured:
+    spec = {
+        "leaderWorkerTemplate": {"size": 5, "leaderTemplate": leader, "workerTemplate": workers, **template}
+    }
+    return make_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec=spec)
+
+
+async def in_lws(lws: Unstructured, worker: int, rules: Rules) -> Metadata:
+    labels = {"leaderworkerset.sigs.k8s.io/worker-index": str(worker)}
+    return await group_of(make_pod("p", lws, labels=labels), lws, rules=rules)
+
+
+@pytest.mark.parametrize("rules", Rules)
+@pytest.mark.parametrize("template", THEIRS)
+async def test_a_replica_counts_only_the_pods_of_the_pods_scheduler(template: Any, rules: Rules) -> None:
+    workers = await in_lws(make_lws(template, OURS), 1, rules)
+    assert (workers.name, workers.min_available) == ("pg-l-uid-l", 4)
+    assert [(each.name, each.min_available) for each in workers.sub_groups] == [("workers", 4)]
+    assert sub_group_of(workers) == "workers"
+    leader = await in_lws(make_lws(OURS, template), 0, rules)
+    assert (leader.name, leader.min_available) == ("pg-l-uid-l", 1)
+    assert [(each.name, each.min_available) for each in leader.sub_groups] == [("leader", 1)]
+    assert sub_group_of(leader) == "leader"
+
+
+@pytest.mark.parametrize("template", [OURS, {}])
+@pytest.mark.parametrize("leader", [OURS, None])
+async def test_all_pods_of_a_replica_count_if_they_have_one_scheduler(leader: Any, template: Any) -> None:
+    lws = make_lws(None if leader is None else template, template)
+
+    assert (await in_lws(lws, 0, Rules.V0_17)).min_available == 5
+
+
+@pytest.mark.parametrize("rules", Rules)
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [(2, "LeaderWorker"), (3, "LeaderWorker"), (4, "LeaderWorker"), (2, "LeaderExcluded"), (2, "unknown")],
+)
+async def test_segments_of_a_replica_do_not_wait_for_a_leader_of_another_scheduler(
+    size: int, policy: str, rules: Rules
+) -> None:
+    lws = make_lws({}, OURS, subGroupPolicy={"subGroupSize": size, "subGroupPolicyType": policy})
+    metadata = await in_lws(lws, 4, rules)
+
+    assert metadata.min_available == 4
+    assert sub_group_of(metadata) is not None
+    parents = Counter(each.parent for each in metadata.sub_groups)
+    leaves = [each for each in metadata.sub_groups if each.name not in parents]
+    assert sum(each.min_available for each in leaves) == 4
+    assert all(each.name != "leader" for each in leaves)
+    for each in metadata.sub_groups:
+        if rules is not Rules.V0_13 and each.name in parents:
+            assert each.min_sub_group == parents[each.name]
+
+
+async def test_a_pod_of_a_replica_whose_template_names_another_scheduler_has_a_group_of_its_own() -> None:
+    for leader, workers, worker, role in (({}, OURS, 0, "leader"), (OURS, {}, 1, "workers")):
+        metadata = await in_lws(make_lws(leader, workers), worker, Rules.V0_17)
+
+        assert (metadata.name, metadata.min_available) == (f"pg-l-uid-l-{role}", 1)
+        assert not metadata.sub_groups
