@@ -504,8 +504,6 @@ class Children:
         Raises:
             PendingError: the TrainJob was suspended again, or deleted.
         """
-        if trainjob.suspension_note(train_job) is None:
-            return
         try:
             patch = writes.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)
             await client.patch_lazily(self._client, train_job, patch)
