@@ -22,7 +22,7 @@ from controller_runtime.rest import AnswerError, RestError, TransportError
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer import v1alpha1 as trainer
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apply.drift import Wire
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
@@ -363,10 +363,7 @@ class TrainJobReconciler:
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        for kind, index in (
-            (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
-            (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
-        ):
+        for kind, index in indexer.TRAIN_JOBS_OF.items():
             followers = enqueue_followers(mgr.client, index)
             builder = builder.watches(kind, followers, predicates=[_APPEARED])
         builder = builder.watches(JobSet, enqueue_name_waiter(mgr.client), predicates=[_GONE])

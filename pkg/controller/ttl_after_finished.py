@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from controller_runtime import controller
 
 AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
-_RUNTIMES: Final[dict[str, type[AnyRuntime]]] = {
-    str(kind.gvk.group_kind): kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
-}
+_RUNTIMES: Final = {str(kind.gvk.group_kind): kind for kind in indexer.TRAIN_JOBS_OF}
 NAME: Final = "trainjob_ttl_controller"
 
 _NOTICE: Final = timedelta(minutes=1)
@@ -157,10 +155,8 @@ class TTLAfterFinished:
 
     async def _followers(self, runtime: AnyRuntime) -> list[ctrl.Request]:
         """Return the finished TrainJobs that refer to a runtime."""
-        index = indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY
-        if isinstance(runtime, TrainingRuntime):
-            index = indexer.TRAIN_JOB_RUNTIME_REF_KEY
-        jobs = await self._client.list(TrainJob, namespace=runtime.namespace, fields={index: runtime.name})
+        fields = {indexer.TRAIN_JOBS_OF[type(runtime)]: runtime.name}
+        jobs = await self._client.list(TrainJob, namespace=runtime.namespace, fields=fields)
         return [ctrl.Request.for_object(job) for job in jobs if trainjob.is_finished(job)]
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +20,11 @@ TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: Final = (
 CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: Final = (
     ".clusterTrainingRuntimeSpec.jobSetTemplateSpec.replicatedJobs.podTemplateSpec.runtimeClassName"
 )
+TRAIN_JOBS_OF: Final[Mapping[type[TrainingRuntime | ClusterTrainingRuntime], str]] = {
+    TrainingRuntime: TRAIN_JOB_RUNTIME_REF_KEY,
+    ClusterTrainingRuntime: TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
+}
+"""The index that finds the TrainJobs of a runtime, by the kind of the runtime."""
 
 
 class _Reference(msgspec.Struct, rename="camel"):
