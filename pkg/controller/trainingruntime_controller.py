@@ -33,14 +33,14 @@ NAME: Final = "trainingruntime_controller"
 
 _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
+    # Every runtime is reconciled once at the start, after all TrainJobs are indexed.
+    create=lambda evt: not evt.is_in_initial_list,
     # The generations are known without decoding, which for a large TrainJob takes long.
     update=lambda evt: (
         evt.old_metadata.generation != evt.new_metadata.generation
         and evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
-    )
+    ),
 )
-# Every runtime is reconciled once at the start, after all TrainJobs are indexed.
-_NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)
 
 
 class RuntimeReconciler:
@@ -93,7 +93,7 @@ class RuntimeReconciler:
             builder = builder.watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of, reads=indexer.TrainJobReference),
-                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
+                predicates=[predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
             )
         builder.complete(self)
 
