@@ -123,7 +123,7 @@ class TrainingRuntime(interface.Runtime):
 
     async def objects_and_state(self, train_job: trainer.TrainJob) -> tuple[list[Object], int | None]:
         """Return the objects to apply and, if no plugin builds more than a JobSet, the hash of TrainJob and runtime."""
-        found, state = await self._found(train_job)
+        found, state = await self._runtime_and_state(train_job)
         with offload.object_size(found.decoded_size):
             info, changed = await self._prepared(found.spec, train_job)
             objects = await self.framework.run_component_builder_plugins(info, changed)
@@ -132,7 +132,7 @@ class TrainingRuntime(interface.Runtime):
 
     async def require(self, train_job: trainer.TrainJob) -> int | None:
         """Return the hash of TrainJob and runtime. Raise RuntimeNotFoundError if the runtime cannot be read."""
-        return (await self._found(train_job))[1]
+        return (await self._runtime_and_state(train_job))[1]
 
     async def _live(self, train_job: trainer.TrainJob) -> AnyRuntime:
         """Return the runtime from the cache.
@@ -147,7 +147,7 @@ class TrainingRuntime(interface.Runtime):
         except (StatusError, RestError) as error:
             raise RuntimeNotFoundError(self.not_found.format(error)) from error
 
-    async def _found(self, train_job: trainer.TrainJob) -> tuple[AnyRuntime, int | None]:
+    async def _runtime_and_state(self, train_job: trainer.TrainJob) -> tuple[AnyRuntime, int | None]:
         """Return the TrainJob's runtime, from its snapshot or from the cache, and a hash of both.
 
         Raises:
