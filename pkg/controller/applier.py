@@ -195,12 +195,12 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        matched, name = self._memories[owner].matched, (desired.gvk, desired.key)
-        known = matched.get(name)
+        matched, child = self._memories[owner].matched, (desired.gvk, desired.key)
+        known = matched.get(child)
         # computed after the request, which should not wait for it
-        found = await offload.run_sized(len(stored.text or b""), _digests, desired, stored, digest, body)
-        matched[name] = found
-        if known is not None and (live is None or known[0] == found[0]):
+        digests = await offload.run_sized(len(stored.text or b""), _digests, desired, stored, digest, body)
+        matched[child] = digests
+        if known is not None and (live is None or known[0] == digests[0]):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
@@ -231,18 +231,18 @@ class Applier:
         trainjob.require_control(live, trainjob.controller_of(desired))
         if live.metadata.deletion_timestamp is not None:
             return live, False, None
-        matched, name = self._memories[owner].matched, (desired.gvk, desired.key)
-        known = matched.get(name)
-        found, in_order = await offload.run_sized(live.decoded_size, _compared, desired, live, known)
-        if in_order is None and known is None:
+        matched, child = self._memories[owner].matched, (desired.gvk, desired.key)
+        known = matched.get(child)
+        digests, matches = await offload.run_sized(live.decoded_size, _compared, desired, live, known)
+        if matches is None and known is None:
             try:
                 stored = await self.reader.get(type(desired), desired.key)
-                in_order = covers(content(stored.to_dict()), content(desired.to_dict()))
+                matches = covers(content(stored.to_dict()), content(desired.to_dict()))
             except NotFoundError:
-                in_order = False
-        if in_order:
-            matched[name] = found
-        return live, not in_order, found[0]
+                matches = False
+        if matches:
+            matched[child] = digests
+        return live, not matches, digests[0]
 
     async def send(self, desired: T, live: Object | None) -> tuple[LazyObject[T], bytes | None]:
         """Apply ``desired`` and return the resulting live object, which is not fully decoded if it is a running JobSet.
@@ -338,14 +338,14 @@ def _compared(desired: Object, live: Object, known: Digests | None) -> tuple[Dig
 
     ``known`` are the remembered digests. The result is None instead of False if ``live`` has only metadata.
     """
-    found = _digests(desired, live)
-    if known == found:
-        return found, True
+    digests = _digests(desired, live)
+    if known == digests:
+        return digests, True
     if live.gvk in _AS_METADATA:
-        return found, None
+        return digests, None
     # A field that only the live object has may come from an earlier apply: only the server can know.
-    compare = covers if known is not None and known[0] == found[0] else equal
-    return found, compare(content(live.to_dict()), content(desired.to_dict()))
+    compare = covers if known is not None and known[0] == digests[0] else equal
+    return digests, compare(content(live.to_dict()), content(desired.to_dict()))
 
 
 def _digests(
