@@ -170,14 +170,7 @@ class TrainJobReconciler:
             if runtime is not None and not name_taken:
                 with _Collect(errors):
                     await self._read_status(runtime, train_job, job_set, errors)
-            with _Collect(errors):
-                await self._write_status(stored, train_job, job_set)
-            if trainjob.deadline_exceeded(train_job):
-                with _Collect(errors):
-                    await self._children.delete(train_job)
-            return self._conclude(request, train_job, errors)
-
-        if name_taken:
+        elif name_taken:
             # The status of that JobSet must not be copied to the TrainJob. If the JobSet belongs to an earlier TrainJob
             # of the same name, the garbage collector will delete it.
             _count(TrainJobState.NAME_TAKEN)
@@ -185,44 +178,37 @@ class TrainJobReconciler:
             set_suspended(train_job, self._now)
             if expired:
                 set_deadline_exceeded(train_job, self._now)
-            with _Collect(errors):
-                await self._write_status(stored, train_job, job_set)
-            return self._conclude(request, train_job, errors, left)
-
-        if runtime is None:
+        elif runtime is None:
             _count(TrainJobState.UNSUPPORTED)
             message = f"unsupported runtime: {key}"
             reason = trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
             _set(train_job, trainer.TRAIN_JOB_FAILED, "True", reason, message, self._now)
+        else:
+            state = None if job_set is None else state_of(stored, job_set)
+            _count(TrainJobState.EXPIRED if expired else state or TrainJobState.ACTIVE)
+            if train_job.status.conditions:  # Failed with another reason would be finished
+                conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
+            if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
+                with _Collect(errors):
+                    applied = await self._children.reconcile(runtime, train_job, job_set, state)
+                    self._record(train_job, applied)
+            if errors:
+                self._report(train_job, errors)
+            if job_set is not None and train_job.spec.suspend and any(map(_may_last, errors)):
+                with _Collect(errors):
+                    await self._children.suspend(train_job)
+            set_unavailable(train_job, errors, self._now)
+            if job_set is not None:  # without pods, no gang waits
+                with _Collect(errors):
+                    await self._children.reports.gang(runtime, train_job)
             with _Collect(errors):
-                await self._write_status(stored, train_job, job_set)
-            return self._conclude(request, train_job, errors, left)
-
-        state = None if job_set is None else state_of(stored, job_set)
-        _count(TrainJobState.EXPIRED if expired else state or TrainJobState.ACTIVE)
-        if train_job.status.conditions:  # Failed with another reason would be finished
-            conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
-        if not errors and (job_set is not None or not expired):  # an expired TrainJob gets no JobSet
-            with _Collect(errors):
-                applied = await self._children.reconcile(runtime, train_job, job_set, state)
-                self._record(train_job, applied)
-        if errors:
-            self._report(train_job, errors)
-        if job_set is not None and train_job.spec.suspend and any(map(_may_last, errors)):
-            with _Collect(errors):
-                await self._children.suspend(train_job)
-        set_unavailable(train_job, errors, self._now)
-        if job_set is not None:  # without pods, no gang waits
-            with _Collect(errors):
-                await self._children.reports.gang(runtime, train_job)
-        with _Collect(errors):
-            # Even if the deadline has passed: the JobSet may have ended in time.
-            await self._read_status(runtime, train_job, job_set, errors, may_be_missing=expired)
-        if expired and not trainjob.is_finished(train_job):
-            set_deadline_exceeded(train_job, self._now)
+                # Even if the deadline has passed: the JobSet may have ended in time.
+                await self._read_status(runtime, train_job, job_set, errors, may_be_missing=expired)
+            if expired and not trainjob.is_finished(train_job):
+                set_deadline_exceeded(train_job, self._now)
         with _Collect(errors):
             await self._write_status(stored, train_job, job_set)
-        if expired and trainjob.deadline_exceeded(train_job):  # an orphan was adopted before
+        if (finished or expired) and trainjob.deadline_exceeded(train_job):  # an orphan was adopted before
             with _Collect(errors):
                 await self._children.delete(train_job)
         return self._conclude(request, train_job, errors, left)
@@ -232,7 +218,7 @@ class TrainJobReconciler:
         request: ctrl.Request,
         train_job: TrainJob,
         errors: list[Exception],
-        left: timedelta | None = None,
+        left: timedelta | None,
     ) -> ctrl.Result:
         """Raise all errors except PendingErrors; if there are none, return the delay until the next reconcile.
 
