@@ -109,30 +109,30 @@ class TrainJobPhases:
         self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
         self._users: Counts[_RuntimeName] = Counts()
         """The number of TrainJobs that are counted under each name."""
-        self._by_runtime: dict[_RuntimeName, dict[Phase, Gauge]] = {}
-        """The series of each name. To look one up by its labels takes longer than to count."""
+        self._by_runtime: dict[str, dict[str, dict[Phase, Gauge]]] = {
+            kind: {} for kind in (*_RUNTIME_KINDS, OTHER)
+        }
+        """The series by kind and name. To look one up by its labels takes longer than to count."""
 
     def observe(self, train_job: TrainJob) -> None:
         """Count ``train_job`` in its phase and its runtime, and stop counting it where it was counted before."""
         phase, key, ref = phase_of(train_job), train_job.key, train_job.spec.runtime_ref
-        kind, name = named = ref.kind or "", ref.name
+        named = ref.kind or "", ref.name
         before = self._observed.get(key)
         if before is not None and before[0] is phase and before[1] == named:
             return
-        counted = named
-        if kind not in _RUNTIME_KINDS:
-            counted = OTHER, OTHER
-        elif named not in self._by_runtime and (
-            len(name) > _LONGEST_NAME
-            or sum(each[0] == kind and each[1] != OTHER for each in self._by_runtime) >= MOST_RUNTIMES
-        ):
-            counted = kind, OTHER
-        if counted not in self._by_runtime:
-            self._by_runtime[counted] = {each: TRAIN_JOBS_BY_RUNTIME.labels(*counted, each) for each in Phase}
-        self._observed[key] = phase, named, counted
+        kind, name = named if named[0] in _RUNTIME_KINDS else (OTHER, OTHER)
+        names = self._by_runtime[kind]
+        if name not in names:
+            if len(name) > _LONGEST_NAME or len(names) - (OTHER in names) >= MOST_RUNTIMES:
+                name = OTHER
+            series = names.setdefault(name, {})
+            for each in Phase:
+                series[each] = TRAIN_JOBS_BY_RUNTIME.labels(kind, name, each)
+        self._observed[key] = phase, named, (kind, name)
         self._counts[phase].inc()
-        self._by_runtime[counted][phase].inc()
-        self._users[counted] += 1
+        names[name][phase].inc()
+        self._users[kind, name] += 1
         if before is not None:
             self._stop_counting(before[0], before[2])
 
@@ -142,11 +142,12 @@ class TrainJobPhases:
             self._stop_counting(before[0], before[2])
 
     def _stop_counting(self, phase: Phase, counted: _RuntimeName) -> None:
+        kind, name = counted
         self._counts[phase].dec()
-        self._by_runtime[counted][phase].dec()
+        self._by_runtime[kind][name][phase].dec()
         self._users[counted] -= 1
         if not self._users[counted]:
-            del self._users[counted], self._by_runtime[counted]
+            del self._users[counted], self._by_runtime[kind][name]
             for each in Phase:
                 TRAIN_JOBS_BY_RUNTIME.remove(*counted, each)
 
