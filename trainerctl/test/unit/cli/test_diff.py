@@ -4,7 +4,7 @@
 
 import copy
 import io
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from pkg.apis.config.v1alpha1 import defaulted
 from pkg.why import LiveObject
 from testkit.why.world import TrainJobObjects, condition
 
-import trainerctl
 from trainerctl.cli import diff
 from trainerctl.cli.diff import Effect
 from trainerctl.cli.terminal import Console
@@ -102,7 +101,6 @@ spec:
 """
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [
@@ -112,29 +110,16 @@ spec:
         ("image: x", "image: 5", 2, "containers[0].image: Invalid value"),
         ("v1alpha1", "v2", 2, 'no matches for kind "ClusterTrainingRuntime" in version "trainer.kubeflow.org/v2"'),
         ("image: x", "image: x, comand: [a]", 1, "warning: "),
+        (RUNTIME, f"{RUNTIME}---{RUNTIME}", 2, "document 2 (ClusterTrainingRuntime r): duplicate of"),
     ],
 )  # fmt: skip
 def test_a_runtime_is_judged_before_the_cluster_is_read(
-    old: str, new: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: str, new: str, code: int, words: str, tool: Callable[..., tuple[int, str, str]]
 ) -> None:
-    file = tmp_path / "runtime.yaml"
-    file.write_text(RUNTIME.replace(old, new))
-    absent = str(tmp_path / "kubeconfig")
-
-    assert trainerctl.main(["diff", "-f", str(file), "--kubeconfig", absent]) == code
-    said = capsys.readouterr().err
+    found, _, said = tool("diff --kubeconfig /absent", RUNTIME.replace(old, new))
+    assert found == code
     assert words in said
-    assert (f"kubeconfig {absent}: no such file" in said) == (code == 1)
-
-
-def test_a_runtime_that_is_given_twice_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "runtime.yaml"
-    file.write_text(f"{RUNTIME}---{RUNTIME}")
-
-    assert trainerctl.main(["diff", "-f", str(file)]) == 2
-    assert "document 2 (ClusterTrainingRuntime r): duplicate of" in capsys.readouterr().err
+    assert ("kubeconfig /absent: no such file" in said) == (code == 1)
 
 
 async def test_equal_differences_are_printed_once_with_all_names() -> None:

@@ -14,8 +14,6 @@ import yaml
 from controller_runtime.machinery.crd import custom_resource_definition
 from pkg.apis.kai.v2alpha2 import PodGroup
 
-import trainerctl
-
 Data = dict[str, Any]
 
 
@@ -63,31 +61,19 @@ GOLD = {
 }
 
 
-Run = Callable[..., int]
+Tool = Callable[..., tuple[int, str, str]]
 Group = Callable[..., Any]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Return a function that runs the command for a file with the objects."""
-
-    def command(*objects: Data, flags: tuple[str, ...] = ()) -> int:
-        path = tmp_path / "in.yaml"
-        path.write_text(yaml.safe_dump_all(objects))
-        return trainerctl.main(["group", "-f", str(path), *flags])
-
-    return command
-
-
-@pytest.fixture
-def groups(run: Run, capsys: pytest.CaptureFixture[str]) -> Group:
+def groups(tool: Tool) -> Group:
     """Return a function that returns the command's answers about the pods of the objects, as JSON."""
 
     def command(*objects: Data, **flags: str) -> Any:
-        assert (
-            run(*objects, flags=("-o", "json", *(f"--{name}={value}" for name, value in flags.items()))) == 0
-        )
-        return json.loads(capsys.readouterr().out)["pods"]
+        words = ["group -o json", *(f"--{name}={value}" for name, value in flags.items())]
+        code, out, err = tool(" ".join(words), *objects)
+        assert code == 0, err
+        return json.loads(out)["pods"]
 
     return command
 
@@ -161,28 +147,13 @@ def test_what_others_have_may_decide(groups: Group) -> None:
     assert "MPIJob m: spec.mpiReplicaSpecs.Worker.replicas" in answer["dueTo"]["minMember"]
 
 
-def test_subgroups_and_the_pods_own(group: Group) -> None:
-    lws = obj(
-        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": 3}}
-    )
-    worker = pod("p", lws, labels={"leaderworkerset.sigs.k8s.io/worker-index": "1"})
-
-    answer = group(lws, worker)
-
-    assert answer["group"]["subGroups"] == [
-        {"name": "leader", "minMember": 1},
-        {"name": "workers", "minMember": 2},
-    ]
-    assert answer["dueTo"]["subGroups"] == ["LeaderWorkerSet l: spec.leaderWorkerTemplate.size"]
-    assert answer["group"]["subGroup"] == "workers"
-
-
-def test_the_text_has_a_line_for_each_value(capsys: pytest.CaptureFixture[str], run: Run) -> None:
+def test_the_text_has_a_line_for_each_value(tool: Tool) -> None:
     stateful_set = obj("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
 
-    assert run(stateful_set, pod("db-0", stateful_set)) == 0
+    code, out, _ = tool("group", stateful_set, pod("db-0", stateful_set))
 
-    assert capsys.readouterr().out.splitlines() == [
+    assert code == 0
+    assert out.splitlines() == [
         "Pod team-a/db-0",
         "  owners                       StatefulSet db",
         "  grouper                      Default Grouper",
@@ -256,16 +227,16 @@ def test_pods_that_the_managers_selectors_leave_out(tmp_path: Path, group: Group
     assert group(blue, config=config)["missing"] == ["Namespace team-a"]
 
 
-def test_a_pod_without_a_group_fails_the_command(capsys: pytest.CaptureFixture[str], run: Run) -> None:
-    assert run(TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
+def test_a_pod_without_a_group_fails_the_command(tool: Tool) -> None:
+    code, out, err = tool("group", TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB))
 
-    shown = capsys.readouterr()
+    assert code == 1
     missing = 'pod team-a/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"'
-    assert f"trainerctl: Pod team-a/p: {missing}" in shown.err.replace("\n", "")
-    assert "pg-q-uid-q" in shown.out
+    assert f"trainerctl: Pod team-a/p: {missing}" in err.replace("\n", "")
+    assert "pg-q-uid-q" in out
 
 
-def test_the_managers_settings_count(tmp_path: Path, run: Run, group: Group) -> None:
+def test_the_managers_settings_count(tmp_path: Path, tool: Tool, group: Group) -> None:
     config = selecting(tmp_path, queueLabelKey="team", schedulerName="mine")
     mine = pod("p", labels={"team": "blue"}, spec={"schedulerName": "mine"})
 
@@ -273,7 +244,7 @@ def test_the_managers_settings_count(tmp_path: Path, run: Run, group: Group) -> 
 
     assert answer["group"]["queue"] == "blue"
     Path(config).write_text("kind: Other")
-    assert run(mine, flags=(f"--config={config}",)) == 2
+    assert tool(f"group --config={config}", mine)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -293,11 +264,10 @@ def test_the_managers_settings_count(tmp_path: Path, run: Run, group: Group) -> 
         ),
     ],
 )
-def test_input_that_makes_no_sense(
-    objects: list[Data], shown: str, capsys: pytest.CaptureFixture[str], run: Run
-) -> None:
-    assert run(*objects) == 2
-    assert shown in capsys.readouterr().err.replace("\n", " ")
+def test_input_that_makes_no_sense(objects: list[Data], shown: str, tool: Tool) -> None:
+    code, _, err = tool("group", *objects)
+    assert code == 2
+    assert shown in err.replace("\n", " ")
 
 
 def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(group: Group) -> None:
@@ -318,18 +288,13 @@ def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(group: Group) 
     assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}
 
 
-def test_objects_without_a_namespace_are_found_by_that_of_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_objects_without_a_namespace_are_found_by_that_of_the_command(groups: Group) -> None:
     job = obj("batch/v1", "Job", "j", spec={})
     objects = [pod("alone"), job, pod("owned", job)]
     for each in objects:
         del each["metadata"]["namespace"]
 
-    file = tmp_path / "in.yaml"
-    file.write_text(yaml.safe_dump_all(objects))
-    assert trainerctl.main(["group", "-f", str(file), "-n", "team-b", "-o", "json"]) == 0
-    pods = json.loads(capsys.readouterr().out)["pods"]
+    pods = groups(*objects, namespace="team-b")
     assert [each["pod"] for each in pods] == ["team-b/alone", "team-b/owned"]
     assert [[owner["name"] for owner in each["owners"]] for each in pods] == [["alone"], ["j"]]
 
@@ -337,29 +302,20 @@ def test_objects_without_a_namespace_are_found_by_that_of_the_command(
 @pytest.mark.parametrize(
     "spec", ["x", ["x"], {"versions": ["x"]}, {"versions": [{"name": "v2alpha2", "schema": "x"}]}]
 )
-def test_a_malformed_crd_of_the_pod_group_decides_nothing(
-    spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "podgroups.scheduling.run.ai"},
-        "spec": spec,
-    }
-    file = tmp_path / "in.yaml"
-    file.write_text(yaml.safe_dump_all([crd, pod("p")]))
-    assert trainerctl.main(["group", "-f", str(file)]) == 0
-    assert "minMember" in capsys.readouterr().out
+def test_a_malformed_crd_of_the_pod_group_decides_nothing(spec: Any, group: Group) -> None:
+    name = "podgroups.scheduling.run.ai"
+    crd = obj("apiextensions.k8s.io/v1", "CustomResourceDefinition", name, spec=spec)
+    assert group(crd, pod("p"))["group"]["minMember"] == 1
 
 
-def test_an_owner_that_kubectl_printed_in_another_version_is_found(run: Run, group: Group) -> None:
+def test_an_owner_that_kubectl_printed_in_another_version_is_found(tool: Tool, group: Group) -> None:
     printed = {**TRAIN_JOB, "apiVersion": "trainer.kubeflow.org/v2"}
 
     answer = group(printed, JOB_SET, JOB, POD, GOLD)
 
     assert (answer["grouper"], answer["group"]["queue"]) == ("SkipTopOwner Grouper", "q")
     stranger = {**printed, "metadata": {**printed["metadata"], "uid": "another"}}
-    assert run(stranger, JOB_SET, JOB, POD, GOLD) == 1
+    assert tool("group", stranger, JOB_SET, JOB, POD, GOLD)[0] == 1
 
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "a"}]}}
@@ -451,29 +407,22 @@ def test_fields_without_a_value_are_dropped_as_the_api_server_does(groups: Group
     worker_group = {"groupName": "w", "replicas": 2, "minReplicas": None, "numOfHosts": None, "suspend": None}
     spec = {"headGroupSpec": None, "enableInTreeAutoscaling": None, "workerGroupSpecs": [worker_group]}
     cluster = obj("ray.io/v1", "RayCluster", "rc", spec=spec)
-    lws = obj(
-        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": None}}
-    )
+    lws = obj(LWS_API, "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": None}})
     head, leader = pod("h", cluster, labels={"ray.io/group": "headgroup"}), pod("l-0", lws)
 
     shown = groups(cluster, lws, head, leader, rules="v0.17")
     assert [each["group"]["minMember"] for each in shown] == [3, 1]
 
 
-def test_a_workload_of_which_no_pods_are_shown_is_named(capsys: pytest.CaptureFixture[str], run: Run) -> None:
+def test_a_workload_of_which_no_pods_are_shown_is_named(tool: Tool) -> None:
     idle = obj("apps/v1", "StatefulSet", "idle", spec={"replicas": 0, "template": TEMPLATE})
-    job_set = obj(
-        "jobset.x-k8s.io/v1alpha2",
-        "JobSet",
-        "js",
-        TRAIN_JOB,
-        spec={"replicatedJobs": [{"name": "node", "template": {"spec": {"template": TEMPLATE}}}]},
-    )
+    job_set = obj(JOBSET_API, "JobSet", "js", TRAIN_JOB, spec={"replicatedJobs": [of_job("node")]})
     other = obj("trainer.kubeflow.org/v1alpha1", "TrainJob", "other")
 
-    assert run(TRAIN_JOB, job_set, other, idle, GOLD) == 0
+    code, _, err = tool("group", TRAIN_JOB, job_set, other, idle, GOLD)
 
-    note = " ".join(capsys.readouterr().err.split())
+    assert code == 0
+    note = " ".join(err.split())
     assert "no pods are shown of TrainJob other, StatefulSet idle: there are none, or" in note
 
 
@@ -490,15 +439,11 @@ def test_a_value_that_was_given_is_never_a_default(group: Group) -> None:
     assert due["minMember"] == ["Revision r: annotation autoscaling.knative.dev/min-scale"]
 
 
-def test_the_search_for_causes_logs_nothing_about_values_that_nobody_wrote(
-    capsys: pytest.CaptureFixture[str], run: Run
-) -> None:
-    labels = {"kai.scheduler/preemptibility": "preemptible"}
+def test_the_search_for_causes_logs_nothing_about_values_that_nobody_wrote(tool: Tool) -> None:
+    code, out, err = tool("group", pod("p", labels={"kai.scheduler/preemptibility": "preemptible"}))
 
-    assert run(pod("p", labels=labels)) == 0
-
-    written = capsys.readouterr()
-    assert "preemptiblex" not in written.out + written.err
+    assert code == 0
+    assert "preemptiblex" not in out + err
 
 
 @pytest.mark.parametrize(
@@ -556,12 +501,13 @@ def test_values_that_come_from_the_input_are_not_defaults(group: Group) -> None:
     due = group(job_set, pod("p", job_set, labels=labels), rules="v0.17")["dueTo"]
 
     assert due["minSubGroup"] == ["JobSet js: spec.replicatedJobs"]
+    assert any(each.startswith("JobSet js: spec.replicatedJobs") for each in due["subGroups"])
     assert due["subGroup"] == [f"Pod p: label {label}" for label in sorted(labels)]
     assert "queue" not in due
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha2"])
-def test_an_ignored_field_has_no_cause(version: str, capsys: pytest.CaptureFixture[str], run: Run) -> None:
+def test_an_ignored_field_has_no_cause(version: str, tool: Tool) -> None:
     spec = {
         "schedulingPolicy": {"gang": {"minCount": 2}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -569,9 +515,10 @@ def test_an_ignored_field_has_no_cause(version: str, capsys: pytest.CaptureFixtu
     }
     gang = obj(f"scheduling.k8s.io/{version}", "PodGroup", "g", spec=spec)
 
-    assert run(gang, GOLD, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})) == 0
+    code, out, _ = tool("group", gang, GOLD, pod("p", spec={"schedulingGroup": {"podGroupName": "g"}}))
 
-    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    lines = out.splitlines()
     (line,) = [each for each in lines if "ignored" in each]
     assert line.endswith("which names a Topology")
     assert not [each for each in lines if "not given" in each]

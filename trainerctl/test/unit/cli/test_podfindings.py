@@ -3,13 +3,11 @@
 """``trainerctl validate`` and ``render`` name the lines that make pod templates which an API server refuses."""
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-import trainerctl
-
-pytestmark = pytest.mark.real_time
+Tool = Callable[..., tuple[int, str, str]]
 JOB = """apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {name: job}
@@ -137,19 +135,9 @@ CASES += [
 ]
 
 
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, *command: str) -> tuple[int, str, str]:
-    file = tmp_path / "in.yaml"
-    file.write_text(text)
-    code = trainerctl.main([*command, "-f", str(file)])
-    said = capsys.readouterr()
-    return code, said.out.replace(str(file), "in.yaml"), said.err.replace(str(file), "in.yaml")
-
-
 @pytest.mark.parametrize(("text", "finding"), CASES)
-def test_a_mistake_is_found_where_it_was_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, finding: str
-) -> None:
-    code, out, _ = run(capsys, tmp_path, text, "validate")
+def test_a_mistake_is_found_where_it_was_written(tool: Tool, text: str, finding: str) -> None:
+    code, out, _ = tool("validate", text)
     assert code == 1
     # Runtimes of the files also have the mistakes of their own.
     line = next(each for each in out.splitlines() if each.startswith(f"in.yaml:{finding}"))
@@ -157,25 +145,21 @@ def test_a_mistake_is_found_where_it_was_written(
     refused = "JobSet" if "refuse the JobSet" in line else "Jobs"
     assert out.endswith(f"(TrainJob job): admitted, but its {refused} will be refused\n")
 
-    code, out, err = run(capsys, tmp_path, text, "render")
+    code, out, err = tool("render", text)
     assert (code, "kind: JobSet" in out) == (0, True)
     assert f"warning: in.yaml:{finding}" in err
 
 
-def test_a_mistake_of_a_shipped_runtime_is_said_of_the_reference(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_mistake_of_a_shipped_runtime_is_said_of_the_reference(tool: Tool) -> None:
     text = JOB + "  initializer: {dataset: {storageUri: 'hf://a/b', env: [{name: A=B, value: c}]}}\n"
-    code, out, _ = run(
-        capsys, tmp_path, text.replace("torch-distributed", "torchtune-llama3.2-1b"), "validate"
-    )
+    code, out, _ = tool("validate", text.replace("torch-distributed", "torchtune-llama3.2-1b"))
     assert code == 1
     assert "in.yaml:5: document 1 (TrainJob job): spec.runtimeRef: the API server will refuse" in out
 
 
-def test_findings_are_part_of_the_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_findings_are_part_of_the_json(tool: Tool) -> None:
     text = JOB + "  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: '0.5'}}}\n"
-    _, out, _ = run(capsys, tmp_path, text, "validate", "-o", "json")
+    _, out, _ = tool("validate -o json", text)
     (verdict,) = json.loads(out)
     assert (verdict["valid"], verdict["code"], verdict["warnings"]) == (False, 200, [])
     (finding,) = verdict["findings"]
@@ -183,11 +167,11 @@ def test_findings_are_part_of_the_json(capsys: pytest.CaptureFixture[str], tmp_p
     assert finding["jobField"] == "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
 
 
-def test_a_runtime_alone_has_its_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_runtime_alone_has_its_findings(tool: Tool) -> None:
     bad = RUNTIME.replace("- name: exporter", "- image: e\n                      name: exporter").replace(
         "{name: node, image: i}", "{name: node, env: [{name: A=B, value: c}]}"
     )
-    code, out, _ = run(capsys, tmp_path, bad, "validate")
+    code, out, _ = tool("validate", bad)
     place = "document 1 (ClusterTrainingRuntime torch-distributed): "
     path = ".spec.template.spec.containers[0].env[0].name"
     assert code == 1
@@ -197,12 +181,10 @@ def test_a_runtime_alone_has_its_findings(capsys: pytest.CaptureFixture[str], tm
         f'{head}the API server will refuse the Jobs of node: {path[1:]}: Invalid value: "A=B"'
     )
     assert verdict == f"in.yaml:1: {place}admitted, but the Jobs of its TrainJobs will be refused"
-    assert run(capsys, tmp_path, bad.replace("A=B", "A"), "validate")[0] == 0
+    assert tool("validate", bad.replace("A=B", "A"))[0] == 0
 
 
-def test_a_volume_that_a_claim_also_has_is_found_in_the_override(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_volume_that_a_claim_also_has_is_found_in_the_override(tool: Tool) -> None:
     claims = """volumeClaimPolicies:
         - templates:
             - metadata: {name: data}
@@ -217,7 +199,7 @@ def test_a_volume_that_a_claim_also_has_is_found_in_the_override(
     )
     override = "  podTemplateOverrides: [{targetJobs: [{name: node}], spec: {volumes: [{name: data}]}}]\n"
     for text, line in ((runtime, ""), (runtime + JOB + override, "in.yaml:30: document 2")):
-        code, out, _ = run(capsys, tmp_path, text, "validate")
+        code, out, _ = tool("validate", text)
         found = [each for each in out.splitlines() if "will refuse the JobSet" in each]
         assert (code, [each[: len(line)] for each in found]) == (int(bool(line)), [line] * bool(line))
     assert "spec.podTemplateOverrides[0].spec.volumes[0].name: " in found[0]

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cel
 import pytest
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.builders import written_cluster_runtime
 
 import trainerctl
 from trainerctl.offline import podfindings
@@ -23,28 +25,7 @@ metadata: {name: %s}
 spec:
   runtimeRef: {name: %s}
 """
-
-
-Validate = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def validate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Validate:
-    """Return a function that returns the command's exit code and what it writes about the file ``in.yaml``."""
-
-    def command(text: str, *flags: str) -> tuple[int, str, str]:
-        file = tmp_path / "in.yaml"
-        file.write_text(text)
-        code = trainerctl.main(["validate", "-f", str(file), *flags])
-        said = capsys.readouterr()
-        return code, said.out.replace(str(file), "in.yaml"), said.err.replace(str(file), "in.yaml")
-
-    return command
-
-
-def test_what_a_server_would_take_is_valid(validate: Validate) -> None:
-    code, out, err = validate(JOB % ("fine", "torch-distributed"))
-    assert (code, out, err) == (0, "in.yaml:2: document 1 (TrainJob fine): valid\n", "")
+Tool = Callable[..., tuple[int, str, str]]
 
 
 def test_every_other_file_of_a_folder_has_its_verdict(
@@ -66,7 +47,7 @@ def test_every_other_file_of_a_folder_has_its_verdict(
     assert trainerctl.main(["validate", "-f", str(tmp_path)]) == 0
 
 
-def test_unknown_missing_and_refused_fields_are_reported_together(validate: Validate) -> None:
+def test_unknown_missing_and_refused_fields_are_reported_together(tool: Tool) -> None:
     text = """
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -82,7 +63,7 @@ spec:
   trainer: {resources: {}}
 ---"""
     refused = JOB % ("b", "nowhere") + "  numnodes: 2\n"
-    code, out, _ = validate(text + refused)
+    code, out, _ = tool("validate", text + refused)
     lines = [line.partition(": ")[2] for line in out.splitlines()]
     assert code == 1
     assert lines[1:11] == [
@@ -134,14 +115,14 @@ spec:
         (JOB % ("a", "nowhere"), ""),
     ],
 )
-def test_a_runtime_of_this_name_and_the_other_kind_is_named(
-    validate: Validate, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, hint: str
-) -> None:
-    code, out, _ = validate(text)
+def test_a_runtime_of_this_name_and_the_other_kind_is_named(tool: Tool, text: str, hint: str) -> None:
+    code, out, _ = tool("validate", text)
     assert (code, "there is a" in out) == (1, bool(hint))
     assert hint in out
-    assert trainerctl.main(["render", "-f", str(tmp_path / "in.yaml")]) == 1
-    err = capsys.readouterr().err
+    webhook = 'admission webhook "validator.trainjob.trainer.kubeflow.org"'
+    assert f"Error from server (Forbidden): {webhook} denied the request: " in out
+    code, _, err = tool("render", text)
+    assert code == 1
     assert hint in err
     assert ("the shipped runtimes are" in err) == (not hint)
 
@@ -158,24 +139,21 @@ def test_a_runtime_of_this_name_and_the_other_kind_is_named(
     ],
 )
 def test_for_a_kind_that_is_not_served_the_right_one_is_named(
-    validate: Validate,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    changed: tuple[str, str],
-    words: str,
+    tool: Tool, changed: tuple[str, str], words: str
 ) -> None:
-    code, out, _ = validate((JOB % ("a", "torch-distributed")).replace(*changed))
+    text = (JOB % ("a", "torch-distributed")).replace(*changed)
+    code, out, _ = tool("validate", text)
     assert (code, words in out) == (1, True)
-    for command in (["render"], ["explain"], ["convert", "--to", "2.3"]):
-        assert trainerctl.main([*command, "-f", str(tmp_path / "in.yaml")]) == 2
-        assert words.removeprefix("* ") in capsys.readouterr().err
+    for command in ("render", "explain", "convert --to 2.3"):
+        code, _, err = tool(command, text)
+        assert (code, words.removeprefix("* ") in err) == (2, True)
 
 
-def test_what_keeps_an_object_from_being_created_is_a_warning(validate: Validate) -> None:
+def test_what_keeps_an_object_from_being_created_is_a_warning(tool: Tool) -> None:
     one = JOB % ("a", "torch-distributed")
     stored = one.replace("name: a", 'name: b, resourceVersion: "5"')
     generated = one.replace("name: a", "generateName: a-")
-    code, out, _ = validate("---".join([one, one, stored, generated, generated]))
+    code, out, _ = tool("validate", "---".join([one, one, stored, generated, generated]))
     assert code == 0
     assert [line.partition("): ")[2] for line in out.splitlines()] == [
         "valid",
@@ -186,15 +164,15 @@ def test_what_keeps_an_object_from_being_created_is_a_warning(validate: Validate
     ]
 
 
-def test_a_template_in_quotes_and_a_kustomization_are_told(validate: Validate, tmp_path: Path) -> None:
+def test_a_template_in_quotes_and_a_kustomization_are_told(tool: Tool, tmp_path: Path) -> None:
     text = "---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---"
-    _, _, err = validate(text + JOB % ('"{{ .Release.Name }}"', "a"))
+    _, _, err = tool("validate", text + JOB % ('"{{ .Release.Name }}"', "a"))
     assert "note: in.yaml: this looks like a template: give the output of `helm template` instead" in err
     assert (
         f"(Kustomization): not validated: not a Trainer kind; give the output of `kubectl kustomize {tmp_path}`"
         in err
     )
-    _, _, err = validate(JOB % ("a", "torch-distributed") + "  trainer: {args: ['{{ x }}']}")
+    _, _, err = tool("validate", JOB % ("a", "torch-distributed") + "  trainer: {args: ['{{ x }}']}")
     assert err == ""
 
 
@@ -221,22 +199,23 @@ def test_byte_order_marks_and_line_ends_of_windows_change_nothing(
 
 
 def test_a_value_that_yaml_takes_for_another_type_needs_quotes_and_the_refused_runtime_is_named(
-    validate: Validate, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    tool: Tool,
 ) -> None:
     runtime = RUNTIME.replace("image: a", "image: a, env: [{name: A, value: on}]")
-    code, out, _ = validate(JOB % ("a", "mine, kind: TrainingRuntime") + "---" + runtime)
+    text = JOB % ("a", "mine, kind: TrainingRuntime") + "---" + runtime
+    code, out, _ = tool("validate", text)
     assert code == 1
     assert out.splitlines()[0].endswith(
         "(TrainJob a): Warning: the TrainingRuntime mine of in.yaml, document 2 is refused, or in another namespace"
     )
     assert 'must be of type string: "boolean"; to make it a string, put it in quotes' in out
-    assert trainerctl.main(["render", "-f", str(tmp_path / "in.yaml")]) == 2
-    assert "put it in quotes" in capsys.readouterr().err
+    code, _, err = tool("render", text)
+    assert (code, "put it in quotes" in err) == (2, True)
 
 
-def test_every_field_that_is_wrong_is_named_with_its_line(validate: Validate) -> None:
+def test_every_field_that_is_wrong_is_named_with_its_line(tool: Tool) -> None:
     text = JOB % ("bad", "torch-distributed") + "  managedBy: me\n  trainer:\n    args: a\n"
-    code, out, _ = validate("---\n# nothing\n---" + text)
+    code, out, _ = tool("validate", "---\n# nothing\n---" + text)
     assert code == 1
     assert [line.split(" Invalid")[0].removesuffix(":") for line in out.splitlines()] == [
         'in.yaml:4: document 2 (TrainJob bad): The TrainJob "bad" is invalid',
@@ -245,25 +224,16 @@ def test_every_field_that_is_wrong_is_named_with_its_line(validate: Validate) ->
     ]
 
 
-def test_a_rule_is_told_by_its_message(validate: Validate) -> None:
-    _, out, _ = validate(JOB % ("a" * 64, "torch-distributed"))
+def test_a_rule_is_told_by_its_message(tool: Tool) -> None:
+    _, out, _ = tool("validate", JOB % ("a" * 64, "torch-distributed"))
     assert (
         out.splitlines()[1] == "in.yaml:2: * Invalid value: metadata.name must be no more than 63 characters"
     )
 
 
-def test_a_webhook_refuses_in_its_own_name(validate: Validate) -> None:
-    code, out, _ = validate(JOB % ("orphan", "nowhere"))
-    assert code == 1
-    assert (
-        'Error from server (Forbidden): admission webhook "validator.trainjob.trainer.kubeflow.org" denied the '
-        "request: spec.RuntimeRef: Invalid value: " in out
-    )
-
-
-def test_a_webhook_that_answers_for_the_crd_names_each_field(validate: Validate) -> None:
+def test_a_webhook_that_answers_for_the_crd_names_each_field(tool: Tool) -> None:
     text = JOB % ("bad", "torch-distributed") + "  initializer:\n    dataset:\n      storageUri: nowhere\n"
-    code, out, _ = validate(text, "--compatibility-version", "2.3")
+    code, out, _ = tool("validate --compatibility-version 2.3", text)
     detail = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
     assert (code, out.splitlines()) == (
         1,
@@ -274,22 +244,11 @@ def test_a_webhook_that_answers_for_the_crd_names_each_field(validate: Validate)
     )
 
 
-def test_a_runtime_of_the_same_input_is_found_by_its_namespace(validate: Validate) -> None:
-    runtime = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine, namespace: %s}
-spec:
-  template:
-    spec:
-      replicatedJobs:
-        - {name: node, template: {spec: {template: {spec: {containers: [{name: node, image: i}]}}}}}
----
-"""
-    job = JOB.replace("{name: %s}\n", "{name: %s, kind: TrainingRuntime}\n") % ("mine", "mine")
-    job = job.replace("metadata: {name: mine, kind: TrainingRuntime}", "metadata: {name: mine}")
-    assert validate(runtime % "team" + job, "-n", "team")[0] == 0
-    assert validate(runtime % "other" + job, "-n", "team")[0] == 1
+def test_a_runtime_of_the_same_input_is_found_by_its_namespace(tool: Tool) -> None:
+    job = JOB % ("a", "mine, kind: TrainingRuntime")
+    for namespace, code in (("team", 0), ("other", 1)):
+        runtime = RUNTIME.replace("{name: mine}", f"{{name: mine, namespace: {namespace}}}")
+        assert tool("validate -n team", runtime, job)[0] == code
 
 
 @pytest.mark.parametrize(
@@ -307,11 +266,11 @@ spec:
     ],
 )  # fmt: skip
 def test_metadata_and_numbers_that_go_cannot_decode_are_refused(
-    validate: Validate, metadata: str, spec: str, words: str
+    tool: Tool, metadata: str, spec: str, words: str
 ) -> None:
     head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
     job = f"{head}metadata: {{name: a, {metadata}}}\nspec: {{runtimeRef: {{name: torch-distributed}}, {spec}}}\n"
-    code, out, err = validate(job)
+    code, out, err = tool("validate", job)
     assert (code, err) == (1, "")
     assert words in out
 
@@ -337,7 +296,7 @@ NO_POD = "admitted, but no pod will start"
     ids=["negative", "zero", "replicas", "dependency", "good"],
 )  # fmt: skip
 def test_an_object_with_values_with_which_no_pod_can_start_is_not_valid(
-    validate: Validate, nodes: int, of_job: str, verdicts: list[str], lines: list[str]
+    tool: Tool, nodes: int, of_job: str, verdicts: list[str], lines: list[str]
 ) -> None:
     text = f"""apiVersion: trainer.kubeflow.org/v1alpha1
 kind: ClusterTrainingRuntime
@@ -358,7 +317,7 @@ spec:
 {JOB % ("a", "mine")}  trainer:
     numNodes: {nodes}
 """
-    code, out, _ = validate(text)
+    code, out, _ = tool("validate", text)
     found = out.splitlines()
     assert [line.rpartition(": ")[2] for line in found if line.endswith((": valid", NO_POD))] == verdicts
     assert code == (verdicts != ["valid"] * 2)
@@ -366,20 +325,9 @@ spec:
     assert [line[: len(each)] for line, each in zip(others, lines, strict=True)] == lines
 
 
-def test_a_train_job_is_not_valid_if_the_webhook_refuses_its_runtime(validate: Validate) -> None:
-    runtime = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "mine"},
-        "spec": {"template": {"spec": {"replicatedJobs": [{
-            "name": "node",
-            "template": {
-                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}},
-            },
-        }]}}},
-    }  # fmt: skip
-    code, out, _ = validate(f"{json.dumps(runtime)}\n---\n{JOB % ('a', 'mine')}")
+def test_a_train_job_is_not_valid_if_the_webhook_refuses_its_runtime(tool: Tool) -> None:
+    runtime = written_cluster_runtime("mine", pod={"containers": [{"name": "main", "image": "i"}]})
+    code, out, _ = tool("validate", runtime.to_dict(), JOB % ("a", "mine"))
     refused, hint, missing = out.splitlines()
     assert (code, "must contain the required container" in refused) == (1, True), refused
     assert "the ClusterTrainingRuntime mine of in.yaml, document 1 is refused" in hint
@@ -401,17 +349,17 @@ def test_an_obstacle_in_a_shipped_runtime_would_be_named_at_the_reference_to_it(
     )
 
 
-def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(validate: Validate) -> None:
+def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(tool: Tool) -> None:
     runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: r, managedFields: {}}\n"
-    code, out, err = validate(f"{runtime}---{JOB % ('fine', 'torch-distributed')}")
+    code, out, err = tool("validate", f"{runtime}---{JOB % ('fine', 'torch-distributed')}")
     assert (code, err) == (1, "")
     assert "document 1 (TrainingRuntime r): Error from server (BadRequest)" in out
     assert "document 2 (TrainJob fine): valid" in out
 
 
-def test_programs_get_json(validate: Validate) -> None:
+def test_programs_get_json(tool: Tool) -> None:
     text = JOB % ("fine", "torch-distributed") + "---" + JOB % ("odd", "x") + "  nope: 1\n"
-    code, out, _ = validate(text, "-o", "json")
+    code, out, _ = tool("validate -o json", text)
     fine, odd = json.loads(out)
     assert code == 1
     assert (fine["valid"], fine["code"], fine["name"]) == (True, 200, "fine")
@@ -430,8 +378,8 @@ def test_programs_get_json(validate: Validate) -> None:
         ("[]", "contains no Kubernetes objects"),
     ],
 )
-def test_input_that_cannot_be_judged_is_code_2(validate: Validate, text: str, complaint: str) -> None:
-    code, out, err = validate(text)
+def test_input_that_cannot_be_judged_is_code_2(tool: Tool, text: str, complaint: str) -> None:
+    code, out, err = tool("validate", text)
     assert (code, out) == (2, "")
     assert complaint in err
 
@@ -462,8 +410,6 @@ def test_every_rule_of_the_shipped_crds_compiles() -> None:
             return []
         own = [each["rule"] for each in schema.get("x-kubernetes-validations", ())]
         return own + [rule for each in schema.values() for rule in rules(each)]
-
-    import cel
 
     found = {rule for schema in schemas().values() for rule in rules(schema)}
     assert len(found) >= 8

@@ -84,8 +84,9 @@ async def test_a_converted_train_job_has_the_same_effect_and_so_has_one_converte
 
 
 def patch(job: Document, **metadata: Any) -> Document:
-    template = {"metadata": metadata, "spec": {"replicatedJobs": [{"name": "node", **job}]}}
-    return {"manager": "a.io/b", "trainingRuntimeSpec": {"template": template}}
+    spec = {"suspend": True, "replicatedJobs": [{"name": "node", "replicas": 3, **job}]}
+    template = {"metadata": {"name": "x", **metadata}, "spec": spec}
+    return {"manager": "a.io/b", "trainingRuntimeSpec": {"mlPolicy": {"numNodes": 5}, "template": template}}
 
 
 def test_what_the_first_generation_lacks_is_named() -> None:
@@ -97,15 +98,21 @@ def test_what_the_first_generation_lacks_is_named() -> None:
             "containers": [{"name": "node", "securityContext": {"runAsUser": 1}}],
         },
     }
-    job = {"template": {"metadata": {"labels": {"job": "1"}}, "spec": {"template": pod}}}
+    job = {"template": {"metadata": {"labels": {"job": "1"}}, "spec": {"parallelism": 4, "template": pod}}}
     spec = {"runtimePatches": [patch(job, labels={"set": "1"})], "activeDeadlineSeconds": 5}
     made, losses = converted(document("TrainJob", spec), convert.FIRST)
-    below = "spec.runtimePatches.0.trainingRuntimeSpec.template.spec.replicatedJobs.0.template"
+    runtime = "spec.runtimePatches.0.trainingRuntimeSpec"
+    node = f"{runtime}.template.spec.replicatedJobs.0"
     assert losses.keys() == {
         "spec.activeDeadlineSeconds",
-        f"{below}.metadata",
-        f"{below}.spec.template.spec.terminationGracePeriodSeconds",
-        f"{below}.spec.template.spec.containers.0.securityContext",
+        f"{runtime}.mlPolicy",
+        f"{runtime}.template.metadata.name",
+        f"{runtime}.template.spec.suspend",
+        f"{node}.replicas",
+        f"{node}.template.metadata",
+        f"{node}.template.spec.parallelism",
+        f"{node}.template.spec.template.spec.terminationGracePeriodSeconds",
+        f"{node}.template.spec.template.spec.containers.0.securityContext",
     }
     kept = {"nodeSelector": {"a": "b"}, "containers": [{"name": "node"}]}
     override = {"targetJobs": [{"name": "node"}], "metadata": {"labels": {"pod": "1"}}, "spec": kept}
@@ -169,8 +176,3 @@ def test_claims_that_an_older_job_set_does_not_make_are_named() -> None:
     made, losses = converted(document("TrainingRuntime", spec), convert.FIRST)
     assert made["template"]["spec"] == {"replicatedJobs": []}
     assert list(losses) == ["spec.template.spec.volumeClaimPolicies"]
-
-
-def test_objects_of_other_kinds_stay_as_they_are() -> None:
-    given = InputObject({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}, "in.yaml", 1)
-    assert convert.convert(given, convert.SECOND) == (given.data, [])

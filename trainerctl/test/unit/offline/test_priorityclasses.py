@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PriorityClasses of Volcano's runtimes: from the files, from the cluster, or not known."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from controller_runtime.apis.scheduling.v1 import PriorityClass
@@ -11,10 +11,9 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
-import trainerctl
 from trainerctl.offline.filesclient import FilesClient
 
-CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 10\n---\n"
+CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 10\n"
 JOB = """apiVersion: trainer.kubeflow.org/v1alpha1
 kind: ClusterTrainingRuntime
 metadata: {name: gang, labels: {trainer.kubeflow.org/framework: torch}}
@@ -37,17 +36,13 @@ spec: {runtimeRef: {name: gang}}
 NOTE = "it is not known whether the PriorityClass high exists"
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("verb", ["validate", "render", "explain"])
 @pytest.mark.parametrize("given", [True, False], ids=["in the files", "unknown"])
 def test_a_priority_class_is_read_from_the_files_and_otherwise_noted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, given: bool
+    tool: Callable[..., tuple[int, str, str]], verb: str, given: bool
 ) -> None:
-    file = tmp_path / "in.yaml"
-    file.write_text((CLASS if given else "") + JOB)
-    code = trainerctl.main([verb, "-f", str(file)])
-    said = "".join(capsys.readouterr())
-    assert (code, NOTE in said) == (0, not given)
+    code, *said = tool(verb, *([CLASS] if given else []), JOB)
+    assert (code, NOTE in "".join(said)) == (0, not given)
 
 
 async def test_a_priority_class_is_read_from_the_cluster() -> None:
