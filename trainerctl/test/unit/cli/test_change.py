@@ -3,12 +3,10 @@
 """``trainerctl suspend`` and ``resume``."""
 
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from controller_runtime.client import LiveClient
 from controller_runtime.fake import FakeClient
 from testkit.why.world import TrainJobObjects, condition
 
@@ -38,7 +36,7 @@ async def test_a_train_job_that_has_not_ended_is_suspended_or_resumed(
     code: int,
     said: str,
     writes: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
+    connected: Callable[[Any], live.Connection],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job = TrainJobObjects().train_job
@@ -47,13 +45,7 @@ async def test_a_train_job_that_has_not_ended_is_suspended_or_resumed(
     if status:
         job["status"]["conditions"] = [condition(status)]
     client = FakeClient(KIND.wrap(job))
-
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[live.Connection]:
-        clock = cast("live.ServerClock", None)
-        yield live.Connection(cast("LiveClient", client), "team-a", clock)
-
-    monkeypatch.setattr(live, "connect", connect)
+    connected(client)
     out = io.StringIO()
     arguments = parser.parse([command, "llama"])
     assert await COMMANDS[command](arguments, Console(file=out, width=200), Console(stderr=True)) == code

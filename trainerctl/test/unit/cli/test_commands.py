@@ -4,23 +4,22 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.client import LiveClient
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Unstructured
 from pkg import shipped
 from testkit.why.world import TrainJobObjects, condition
 
-from trainerctl.cli import diff, events, get, live, logs, parser
+from trainerctl.cli import change, diff, events, get, live, logs, parser
 from trainerctl.cli.terminal import Console
 
 COMMANDS = {
+    "delete": change.delete_command,
     "diff": diff.diff_command,
     "events": events.events_command,
     "get": get.get_command,
@@ -45,24 +44,20 @@ def texts() -> dict[tuple[str, str, str], str]:
 def run(
     world: TrainJobObjects,
     texts: dict[Any, str],
-    monkeypatch: pytest.MonkeyPatch,
+    connected: Callable[[Any], live.Connection],
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """Return a function that runs a command, and returns its exit code and what it has written to both streams."""
 
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[live.Connection]:
+    async def run(*words: str) -> tuple[int, str, str]:
         client = FakeClient(*map(Unstructured.wrap, world.objects))
         client.logs.update(texts)
-        yield live.Connection(cast("LiveClient", client), "team-a", live.ServerClock(client.transport))
-
-    async def run(*words: str) -> tuple[int, str, str]:
+        connected(client)
         out, err = io.StringIO(), io.StringIO()
         consoles = (Console(file=each, width=200) for each in (out, err))
         code = await COMMANDS[words[0]](parser.parse(words), *consoles)
         return code, out.getvalue(), err.getvalue() + capsys.readouterr().err
 
-    monkeypatch.setattr(live, "connect", connect)
     return run
 
 
@@ -143,6 +138,12 @@ async def test_train_jobs_are_listed_as_a_table_as_names_or_as_they_are_stored(
     world.remove(world.train_job, other)
     assert await run("get") == (0, "", "trainerctl: no TrainJobs found in namespace team-a\n")
     assert await run("get", "-A") == (0, "", "trainerctl: no TrainJobs found\n")
+
+
+async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(run: Run) -> None:
+    code, out, err = await run("delete", "a", "llama")
+    assert (code, out) == (1, "trainjob team-a/llama deleted\n")
+    assert 'trainjobs.trainer.kubeflow.org "a" not found' in err
 
 
 async def test_events_of_one_type_are_printed_the_oldest_first(world: TrainJobObjects, run: Run) -> None:

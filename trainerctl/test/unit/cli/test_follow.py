@@ -7,51 +7,24 @@ import importlib
 import io
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import anyio
 import pytest
-from controller_runtime.client import ObjectList
 from pkg.why import LiveObject
 from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 from trainerctl.cli import follow, live, plot
 from trainerctl.cli.follow import History
-from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.trainerstatus import Report, report_of
 from trainerctl.offline.inputfiles import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-class Reporting:
-    """A client of a server on which a TrainJob has one status after the other."""
-
-    def __init__(self, statuses: Sequence[dict[str, Any] | None]) -> None:
-        self._jobs: list[dict[str, Any]] = []
-        for status in statuses:
-            job = TrainJobObjects().train_job
-            job["status"] = status or {}
-            self._jobs.append(job)
-        self._ends = [status is None for status in statuses]
-
-    async def list(self, kind: Any, **options: Any) -> ObjectList[Any]:
-        return ObjectList([KIND.from_dict(self._jobs[0])] if self._jobs else [])
-
-    @asynccontextmanager
-    async def watch(self, kind: Any, **options: Any) -> AsyncIterator[Any]:
-        async def events() -> AsyncIterator[Any]:
-            for job, deleted in list(zip(self._jobs, self._ends, strict=True))[1:]:
-                yield SimpleNamespace(type="DELETED" if deleted else "MODIFIED", object=KIND.from_dict(job))
-
-        yield events()
 
 
 def status(percent: int, loss: str, **others: Any) -> dict[str, Any]:
@@ -66,33 +39,31 @@ def status(percent: int, loss: str, **others: Any) -> dict[str, Any]:
     }
 
 
+Progress = Callable[..., Awaitable[tuple[int, str]]]
 COMPLETE = {"conditions": [condition("Complete")]}
 FAILED = {"conditions": [condition("Failed")]}
 
 
-async def run(
-    monkeypatch: pytest.MonkeyPatch,
-    statuses: Sequence[dict[str, Any] | None],
-    output: str = "table",
-    file: str = "",
-) -> tuple[int, str]:
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        clock = SimpleNamespace(corrected=lambda _local: NOW)
-        yield live.Connection(Reporting(statuses), "team-a", clock)  # type: ignore[arg-type]  # what it uses of them
+@pytest.fixture
+def progress(changing: Callable[[Any], live.Connection]) -> Progress:
+    """Return a function that runs the command for a TrainJob that has one status after the other."""
 
-    monkeypatch.setattr(live, "connect", connect)
-    out = io.StringIO()
-    arguments = argparse.Namespace(name="llama", output=output, plot=file)
-    return await follow.progress_command(
-        arguments, Console(file=out), Console(file=io.StringIO())
-    ), out.getvalue()
+    async def run(
+        statuses: Sequence[dict[str, Any] | None], output: str = "table", plot: str = ""
+    ) -> tuple[int, str]:
+        job = TrainJobObjects().train_job
+        changing([None if each is None else {**job, "status": each} for each in statuses])
+        arguments, out = argparse.Namespace(name="llama", output=output, plot=plot), io.StringIO()
+        code = await follow.progress_command(arguments, Console(file=out), Console(file=io.StringIO()))
+        return code, out.getvalue()
+
+    return run
 
 
-async def test_each_report_is_a_line_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_report_is_a_line_until_the_end(progress: Progress) -> None:
     states = [{}, status(10, "2.5"), status(10, "2.5", x=1), status(60, "0.5"), status(60, "0.5", **COMPLETE)]
 
-    code, text = await run(monkeypatch, states)
+    code, text = await progress(states)
 
     assert code == 0
     assert [line.split() for line in text.splitlines()] == [
@@ -102,10 +73,8 @@ async def test_each_report_is_a_line_until_the_end(monkeypatch: pytest.MonkeyPat
     ]
 
 
-async def test_json_has_a_report_in_each_line_with_the_names_of_the_api(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    code, text = await run(monkeypatch, [status(10, "2.5"), status(60, "0.5\x1b", **FAILED)], "json")
+async def test_json_has_a_report_in_each_line_with_the_names_of_the_api(progress: Progress) -> None:
+    code, text = await progress([status(10, "2.5"), status(60, "0.5\x1b", **FAILED)], "json")
 
     assert code == 1
     first, second = (json.loads(line) for line in text.splitlines())
@@ -117,27 +86,23 @@ async def test_json_has_a_report_in_each_line_with_the_names_of_the_api(
 @pytest.mark.parametrize(
     ("statuses", "said"),
     [
-        ([], "TrainJob team-a/llama does not exist"),
+        ([None], "TrainJob team-a/llama does not exist"),
         ([{}, None], "TrainJob team-a/llama was deleted"),
         ([COMPLETE], "feature gate TrainJobStatus"),
     ],
 )
 async def test_without_a_report_the_cause_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], statuses: Any, said: str
+    progress: Progress, capsys: pytest.CaptureFixture[str], statuses: Any, said: str
 ) -> None:
-    code, text = await run(monkeypatch, statuses)
-
-    assert (code, text) == (1, "")
+    assert await progress(statuses) == (1, "")
     assert said in capsys.readouterr().err
 
 
-async def test_the_picture_is_drawn_again_after_each_report(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_picture_is_drawn_again_after_each_report(progress: Progress, tmp_path: Path) -> None:
     file = tmp_path / "llama.svg"
     states = [status(10, "2.5"), status(60, "0.5"), status(100, "0.25", **COMPLETE)]
 
-    code, _ = await run(monkeypatch, states, file=str(file))
+    code, _ = await progress(states, plot=str(file))
 
     assert code == 0
     assert [each.name async for each in anyio.Path(tmp_path).iterdir()] == [file.name]
@@ -149,16 +114,16 @@ async def test_the_picture_is_drawn_again_after_each_report(
 
 
 async def test_a_picture_that_cannot_be_written_is_refused_before_the_cluster_is_asked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    progress: Progress, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def absent(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(InputError, match=r"trainerctl\[png\].*No module named 'cairosvg'.*\.svg"):
-        await run(monkeypatch, [], file=str(tmp_path / "a.png"))
+        await progress([], plot=str(tmp_path / "a.png"))
     with pytest.raises(InputError, match="is not a folder"):
-        await run(monkeypatch, [], file=str(tmp_path / "none" / "a.svg"))
+        await progress([], plot=str(tmp_path / "none" / "a.svg"))
 
 
 def test_a_png_is_made_of_the_same_picture(tmp_path: Path) -> None:
@@ -200,9 +165,7 @@ def test_any_numbers_can_be_drawn_inside_the_picture(points: list[tuple[float, f
     ("end", "times"),
     [
         (0.0, ["0s"]),
-        (0.4, ["0s"]),
         (3.0, ["0s", "1s", "2s", "3s"]),
-        (3588.0, ["0s", "15m", "30m", "45m"]),
         (3600.0, ["0s", "15m", "30m", "45m", "1h"]),
         (86400.0 * 9, ["0s", "2d", "4d", "6d", "8d"]),
         (86400.0 * 300, ["0s", "300d"]),

@@ -3,8 +3,7 @@
 """The list of ``trainerctl get``: JobSets and pods are read only if they make a state more exact."""
 
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,8 @@ from testkit.why.world import TrainJobObjects
 
 from trainerctl.cli import get, live, parser
 from trainerctl.cli.terminal import Console
+
+Connected = Callable[[Any], live.Connection]
 
 
 class Server:
@@ -40,16 +41,11 @@ class Server:
 
 
 async def listed(
-    monkeypatch: pytest.MonkeyPatch, world: TrainJobObjects, *forbidden: str
+    connected: Connected, world: TrainJobObjects, *forbidden: str
 ) -> tuple[str, list[tuple[str, Any]]]:
     """Return the state of the only TrainJob, and what was asked for."""
     server = Server(world.objects, set(forbidden))
-
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        yield live.Connection(server, "team-a", live.ServerClock(server))  # type: ignore[arg-type]  # nothing is sent
-
-    monkeypatch.setattr(live, "connect", connect)
+    connected(server)
     out = io.StringIO()
     assert await get.get_command(parser.parse(["get"]), Console(file=out), Console(file=out)) == 0
     head, row = out.getvalue().splitlines()
@@ -63,28 +59,28 @@ def counts(world: TrainJobObjects, **steps: str) -> None:
     ]
 
 
-async def test_a_train_job_with_ready_pods_needs_no_other_object(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_train_job_with_ready_pods_needs_no_other_object(connected: Connected) -> None:
     world = TrainJobObjects()
     counts(world, node="ready")
 
-    assert await listed(monkeypatch, world) == ("Running", [("TrainJob", None)])
+    assert await listed(connected, world) == ("Running", [("TrainJob", None)])
 
 
 async def test_the_pods_of_a_train_job_that_is_not_ready_tell_a_crash_loop(
-    monkeypatch: pytest.MonkeyPatch,
+    connected: Connected,
 ) -> None:
     world = TrainJobObjects()
     counts(world, node="active")
     world.waits("CrashLoopBackOff", "back-off 40s")
 
-    state, asked = await listed(monkeypatch, world)
+    state, asked = await listed(connected, world)
 
     assert state == "CrashLoop"
     assert asked[1:] == [("Pod", {"jobset.sigs.k8s.io/jobset-name": ["llama"]})]
 
 
 async def test_the_job_set_of_a_train_job_with_several_steps_names_the_one_that_trains(
-    monkeypatch: pytest.MonkeyPatch,
+    connected: Connected,
 ) -> None:
     world = TrainJobObjects()
     counts(world, load="succeeded", train="suspended")
@@ -93,15 +89,15 @@ async def test_the_job_set_of_a_train_job_with_several_steps_names_the_one_that_
         for name, label in (("load", "dataset-initializer"), ("train", "trainer"))
     ]
 
-    assert (await listed(monkeypatch, world))[0] == "Pending (initializer done)"
+    assert (await listed(connected, world))[0] == "Pending (initializer done)"
 
 
-async def test_a_list_needs_only_the_permission_to_list_train_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_needs_only_the_permission_to_list_train_jobs(connected: Connected) -> None:
     world = TrainJobObjects()
     counts(world, initializer="succeeded", node="active")
 
-    assert (await listed(monkeypatch, world, "JobSet", "Pod"))[0] == "Pending (initializer done)"
-    assert (await listed(monkeypatch, world, "Pod"))[0] == "Pending (initializer done)"
+    assert (await listed(connected, world, "JobSet", "Pod"))[0] == "Pending (initializer done)"
+    assert (await listed(connected, world, "Pod"))[0] == "Pending (initializer done)"
 
 
 class Visibility:
@@ -130,9 +126,7 @@ class Visibility:
 
 
 @pytest.mark.parametrize("is_served", [True, False])
-async def test_the_list_shows_positions_in_the_queues_of_kueue(
-    monkeypatch: pytest.MonkeyPatch, is_served: bool
-) -> None:
+async def test_the_list_shows_positions_in_the_queues_of_kueue(connected: Connected, is_served: bool) -> None:
     world = TrainJobObjects()
     world.suspend()
     metadata = {**world.train_job["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "research"}}
@@ -142,12 +136,7 @@ async def test_the_list_shows_positions_in_the_queues_of_kueue(
     ]
     server = Server([*jobs, world.train_job], set())
     server.transport = Visibility({"a": 4, "b": 0} if is_served else {})
-
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        yield live.Connection(server, "team-a", live.ServerClock(server))  # type: ignore[arg-type]  # nothing is sent
-
-    monkeypatch.setattr(live, "connect", connect)
+    connected(server)
     out = io.StringIO()
     await get.get_command(parser.parse(["get"]), Console(file=out, width=200), Console(file=out))
 

@@ -2,24 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of the commands for live TrainJobs, in a pipe and on a terminal."""
 
-import argparse
 import dataclasses
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 from controller_runtime.client import LiveClient, ObjectList
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import (
     ConfigError,
     FakeResponse,
-    NoKindMatchError,
     Request,
     Response,
     TransportTimeoutError,
@@ -30,7 +25,7 @@ from pkg.why.phase import training_step
 from testkit.why.states import failed
 from testkit.why.world import TrainJobObjects, condition, when
 
-from trainerctl.cli import change, cluster, describe, events, live, logs, parser, watchtree, why
+from trainerctl.cli import cluster, describe, events, live, logs, parser, why
 from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 
@@ -82,17 +77,6 @@ def test_what_is_known_of_a_running_train_job_follows_the_sentence_with_colour_o
     assert "\x1b[" in terminal.getvalue()
 
 
-def test_control_characters_of_the_cluster_do_not_reach_the_terminal() -> None:
-    world = TrainJobObjects()
-    world.waits("ErrImagePull", "\x1b]0;title\x07")
-    out = io.StringIO()
-
-    why.print_text(world.verdict(), Console(file=out, force_terminal=True))
-
-    assert "\x1b]0;" not in out.getvalue()
-    assert "\x07" not in out.getvalue()
-
-
 def test_describe_shows_verdict_runtime_objects_and_events() -> None:
     world = TrainJobObjects()
     world.event(world.job, "SuccessfulCreate", "Created pod", kind="Normal", count=2)
@@ -106,7 +90,7 @@ def test_describe_shows_verdict_runtime_objects_and_events() -> None:
     assert "Normal  SuccessfulCreate  Job/llama-node-0  Created pod" in text
 
 
-FORGED = "out of disk\nTo do:\r\n  Run\v\f\x85\u2028curl\u2029 evil\u200b\ufeff\u202e\U000e0041\x1b[2J\ttail"
+FORGED = "out of disk\nTo do:\r\n  Run\v\f\x85\u2028curl\u2029 evil\u200b\ufeff\u202e\U000e0041\x1b[2J\x1b]0;title\x07\ttail"
 
 
 @pytest.mark.parametrize("as_terminal", [False, True])
@@ -252,12 +236,6 @@ def unreadable() -> TrainJobObjects:
             "nodes",
             ["no pod of step nodes matches; see trainerctl get llama -n team-a"],
             id="another step",
-        ),
-        pytest.param(
-            TrainJobObjects(),
-            "node",
-            ["no pod of step node matches; see trainerctl get llama -n team-a"],
-            id="another rank",
         ),
         pytest.param(
             without_pods(),
@@ -458,10 +436,6 @@ def test_before_the_training_the_log_is_that_of_the_step_that_failed_or_runs(sta
         f"Step node has not started. This is the log of step dataset-initializer, which {what}.",
     )
     assert logs.no_pod(snapshot, "node") == "step node has not started; see trainerctl why llama -n team-a"
-
-
-def test_the_log_of_a_training_that_has_a_job_is_its_own() -> None:
-    assert logs.step_to_read(TrainJobObjects().snapshot()) == ("node", "")
     assert logs.step_to_read(without_pods().snapshot()) == ("node", "")
 
 
@@ -482,37 +456,6 @@ def test_kept_pods_of_an_earlier_run_of_the_job_set_explain_nothing() -> None:
 
 def test_the_message_of_an_event_makes_no_line_of_its_own() -> None:
     assert len(logs.no_pod(removed(f"{ENDED}\nsee evil").snapshot(), "node").splitlines()) == 3
-
-
-class Gone:
-    """A client of a server on which nothing exists, or which has no TrainJobs at all."""
-
-    def __init__(self, error: Exception, names: list[str]) -> None:
-        self.error, self.deleted = error, list[str]()
-        self.missing = names
-
-    async def delete(self, obj: Any, **_options: Any) -> None:
-        if obj.name in self.missing:
-            raise self.error
-        self.deleted.append(obj.name)
-
-    async def list(self, _kind: Any, **_options: Any) -> Any:
-        raise self.error
-
-
-async def test_a_missing_train_job_does_not_keep_the_others_from_deletion(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    client = Gone(NotFoundError('trainjobs "a" not found', code=404, reason="NotFound"), ["a"])
-
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        yield live.Connection(client, "team-a", None)  # type: ignore[arg-type]  # what it uses of them
-
-    monkeypatch.setattr(live, "connect", connect)
-    out = Console(file=io.StringIO())
-    assert await change.delete_command(argparse.Namespace(names=["a", "b"]), out, out) == 1
-    assert client.deleted == ["b"]
 
 
 async def test_all_logs_that_are_followed_share_one_read_of_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,44 +479,6 @@ async def test_all_logs_that_are_followed_share_one_read_of_the_pods(monkeypatch
     monkeypatch.setattr(latest, "_due", 0)
     await latest.read()
     assert reads == ["TrainJob", "Pod"] * 2
-
-
-class Hidden:
-    """A client that may list only TrainJobs."""
-
-    def __init__(self, world: TrainJobObjects) -> None:
-        self._train_job = world.train_job
-
-    async def list(self, kind: Any, **_options: Any) -> Any:
-        if kind.gvk != KIND.gvk:
-            raise ForbiddenError(f"{kind.gvk.kind} is forbidden", code=403, reason="Forbidden")
-        return ObjectList([KIND.from_dict(self._train_job)])
-
-    @asynccontextmanager
-    async def watch(self, _kind: Any, **_options: Any) -> AsyncIterator[Any]:
-        async def events() -> AsyncIterator[Any]:
-            ended = {**self._train_job, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
-            yield SimpleNamespace(type="MODIFIED", object=KIND.from_dict(ended))
-            await anyio.sleep_forever()
-
-        yield events()
-
-
-async def test_a_train_job_is_watched_although_its_pods_may_not_be_read() -> None:
-    cluster: Any = SimpleNamespace(client=Hidden(TrainJobObjects()), namespace="team-a")
-    out = io.StringIO()
-    with anyio.fail_after(5):
-        assert await watchtree.watch_one(cluster, "llama", Console(file=out)) == 0
-    assert "TrainJob/llama  Complete" in out.getvalue()
-
-
-async def test_watching_without_the_crd_of_train_jobs_is_an_error() -> None:
-    client = Gone(NoKindMatchError(KIND.gvk), [])
-    cluster: Any = SimpleNamespace(client=client, namespace="team-a")
-    with anyio.fail_after(5), pytest.raises(BaseException) as caught:
-        await watchtree.watch_all(cluster, "team-a", Console(file=io.StringIO()))
-    leaves = caught.value.exceptions if isinstance(caught.value, ExceptionGroup) else [caught.value]
-    assert isinstance(leaves[0], NoKindMatchError)
 
 
 def test_events_are_also_those_of_removed_pods() -> None:

@@ -5,7 +5,7 @@
 import argparse
 import io
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -15,20 +15,16 @@ import anyio
 import pytest
 from controller_runtime.client import ObjectList
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.errors import ExpiredError, ForbiddenError
-from controller_runtime.rest import Request, Response
+from controller_runtime.machinery.errors import ExpiredError
 from rich.cells import cell_len
 from testkit.why.world import NOW, TrainJobObjects, condition, when
 
 from trainerctl.cli import live, wait
-from trainerctl.cli.live import KIND, ServerClock
+from trainerctl.cli.live import KIND
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 
-
-class _Nothing:
-    async def send(self, request: Request) -> Response:
-        raise AssertionError(request)
+Connected = Callable[..., live.Connection]
 
 
 class _Expiring:
@@ -54,35 +50,12 @@ class _Expiring:
         yield
 
 
-async def test_a_wait_lists_again_when_its_watch_has_expired() -> None:
+async def test_a_wait_lists_again_when_its_watch_has_expired(connected: Connected) -> None:
     client = _Expiring(TrainJobObjects())
-    cluster = live.Connection(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
 
-    code, said = await wait.wait_for(cluster, argparse.Namespace(name="llama", state="complete"))
+    code, said = await wait.wait_for(connected(client), argparse.Namespace(name="llama", state="complete"))
 
     assert (code, said, client.lists) == (0, "TrainJob team-a/llama is complete", 3)
-
-
-class _Reporting:
-    """A client of a server on which a TrainJob reports, and is then complete."""
-
-    def __init__(self, states: list[dict[str, Any]]) -> None:
-        self._first, *self._others = states
-
-    async def list(self, kind: Any, **options: Any) -> ObjectList[Any]:
-        return ObjectList([KIND.from_dict(self._first)])
-
-    async def get(self, kind: Any, key: Any) -> Any:
-        raise ForbiddenError("jobsets is forbidden", code=403, reason="Forbidden")
-
-    @asynccontextmanager
-    async def watch(self, kind: Any, **options: Any) -> AsyncIterator[Any]:
-        async def events() -> AsyncIterator[Any]:
-            for each in self._others:
-                await anyio.sleep(0.3)
-                yield SimpleNamespace(type="MODIFIED", object=KIND.from_dict(each))
-
-        yield events()
 
 
 def _states() -> list[dict[str, Any]]:
@@ -107,16 +80,9 @@ def _states() -> list[dict[str, Any]]:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("is_terminal", [True, False])
-async def test_a_terminal_shows_a_bar_until_the_end(
-    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
-) -> None:
+async def test_a_terminal_shows_a_bar_until_the_end(changing: Connected, is_terminal: bool) -> None:
     out, err = io.StringIO(), io.StringIO()
-
-    @asynccontextmanager
-    async def connect(_arguments: Any) -> AsyncIterator[Any]:
-        yield live.Connection(_Reporting(_states()), "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # as above
-
-    monkeypatch.setattr(live, "connect", connect)
+    changing(_states(), pause=0.3)
     arguments = argparse.Namespace(name="llama", state="complete", timeout=60)
     console = Console(file=err, force_terminal=is_terminal, width=120, color_system=None)
     assert await wait.wait_command(arguments, Console(file=out), console) == 0
@@ -131,14 +97,9 @@ async def test_a_terminal_shows_a_bar_until_the_end(
     assert r"[red]\x1b[2J=[/]" in err.getvalue()  # neither markup nor an escape sequence
 
 
-async def test_a_report_ages_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(_Reporting):
-        @asynccontextmanager
-        async def watch(self, kind: Any, **options: Any) -> AsyncIterator[Any]:
-            await anyio.sleep(3.5)
-            async with super().watch(kind, **options) as events:
-                yield events
-
+async def test_a_report_ages_while_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, changing: Connected
+) -> None:
     shown: list[str] = []
 
     @contextmanager
@@ -150,7 +111,7 @@ async def test_a_report_ages_while_nothing_changes(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wait, "progress_on", recording)
     begun = anyio.current_time()
     clock: Any = SimpleNamespace(corrected=lambda _: NOW + timedelta(seconds=anyio.current_time() - begun))
-    cluster = live.Connection(Slow(_states()[1:]), "team-a", clock)  # type: ignore[arg-type]  # as above
+    cluster = changing(_states()[1:], pause=3.5)._replace(clock=clock)
     async with wait._bar(cluster, "llama", Console(file=io.StringIO(), force_terminal=True)) as show:
         arguments = argparse.Namespace(name="llama", state="complete")
         assert (await wait.wait_for(cluster, arguments, show))[0] == 0
@@ -186,13 +147,15 @@ def test_the_bar_stays_readable_in_a_narrow_terminal(width: int) -> None:
     ],
 )
 async def test_the_end_of_a_train_job_is_said_and_leads_to_the_cause(
-    end: str, wanted: str, code: int, said: str
+    end: str, wanted: str, code: int, said: str, changing: Connected
 ) -> None:
     job = TrainJobObjects().train_job
     job["status"]["conditions"] = [condition(end)]
-    cluster = live.Connection(_Reporting([job]), "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # as above
 
-    assert await wait.wait_for(cluster, argparse.Namespace(name="llama", state=wanted)) == (code, said)
+    assert await wait.wait_for(changing([job]), argparse.Namespace(name="llama", state=wanted)) == (
+        code,
+        said,
+    )
 
 
 def drawn(out: io.StringIO) -> list[str]:

@@ -4,15 +4,13 @@
 
 import io
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.client import ObjectList
-from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.rest import NoKindMatchError
 from pkg.why import LiveObject, kinds
 from testkit.why.world import TrainJobObjects, condition
 
@@ -21,6 +19,7 @@ from trainerctl.cli.live import KIND
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.watchtree import Objects, Screen, tree_rows
 
+JOB = TrainJobObjects().train_job
 HEAD = ("NAME", "STATE", "AGE", "DETAIL")
 
 
@@ -81,51 +80,47 @@ def test_a_snapshot_needs_the_train_job() -> None:
     assert list(tree_rows(found)) == []
 
 
-class Watched:
-    """A client of a server on which a TrainJob changes. The other kinds may not be read."""
-
-    def __init__(
-        self, first: dict[str, Any] | None, change: str = "", last: dict[str, Any] | None = None
-    ) -> None:
-        self._first, self._change, self._last = first, change, last
-
-    async def list(self, kind: Any, **_options: Any) -> ObjectList[Any]:
-        if kind.gvk.kind != "TrainJob":
-            raise ForbiddenError("it is forbidden", code=403, reason="Forbidden")
-        return ObjectList([KIND.from_dict(self._first)] if self._first else [])
-
-    @asynccontextmanager
-    async def watch(self, _kind: Any, **_options: Any) -> AsyncIterator[Any]:
-        async def events() -> AsyncIterator[Any]:
-            await anyio.sleep(0.2)
-            if self._change:
-                yield SimpleNamespace(type=self._change, object=KIND.from_dict(self._last or {}))
-            await anyio.sleep_forever()
-
-        yield events()
-
-
 @pytest.mark.real_time
 @pytest.mark.parametrize(
-    ("change", "end", "code", "said"),
+    ("states", "code", "last", "said"),
     [
-        ("MODIFIED", "Complete", 0, ""),
-        ("MODIFIED", "Failed", 1, ""),
-        ("DELETED", "", 0, "TrainJob team-a/llama was deleted"),
-        (None, "", 1, "TrainJob team-a/llama does not exist"),
+        (
+            [JOB, {**JOB, "status": {"conditions": [condition("Complete")]}}],
+            0,
+            "TrainJob/llama  Complete",
+            "",
+        ),
+        ([JOB, {**JOB, "status": {"conditions": [condition("Failed")]}}], 1, "TrainJob/llama  Failed", ""),
+        ([JOB, None], 0, "", "TrainJob team-a/llama was deleted"),
+        ([None], 1, "", "TrainJob team-a/llama does not exist"),
     ],
 )
 async def test_a_watch_ends_when_the_train_job_has_ended_or_is_gone(
-    change: str | None, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+    states: list[Any],
+    code: int,
+    last: str,
+    said: str,
+    changing: Callable[..., live.Connection],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, last, out = TrainJobObjects().train_job, TrainJobObjects().train_job, io.StringIO()
-    last["status"]["conditions"] = [condition(end)] if end else []
-    client = Watched(first, change, last) if change is not None else Watched(None)
-    cluster = live.Connection(client, "team-a", None)  # type: ignore[arg-type]  # what it uses of them
+    out = io.StringIO()
 
     with anyio.fail_after(20):
+        cluster = changing(states, pause=0.2)
         assert await watchtree.watch_one(cluster, "llama", Console(file=out)) == code
 
     assert said in capsys.readouterr().err
-    if end:
-        assert without_times(out.getvalue())[-1] == f"TrainJob/llama  {end}"
+    if last:
+        assert without_times(out.getvalue())[-1] == last
+
+
+async def test_watching_without_the_crd_of_train_jobs_is_an_error(
+    connected: Callable[[Any], live.Connection],
+) -> None:
+    async def refuse(_kind: Any, **_options: Any) -> None:
+        raise NoKindMatchError(KIND.gvk)
+
+    cluster = connected(SimpleNamespace(list=refuse))
+    with anyio.fail_after(5), pytest.raises(ExceptionGroup) as caught:
+        await watchtree.watch_all(cluster, "team-a", Console(file=io.StringIO()))
+    assert isinstance(caught.value.exceptions[0], NoKindMatchError)
