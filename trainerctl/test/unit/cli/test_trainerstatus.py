@@ -3,11 +3,10 @@
 """The reported progress, as ``get`` and ``describe`` show it. Reports may contain anything."""
 
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.meta import format_time, parse_time
 from pkg.why import LiveObject
 from testkit.why.world import NOW, TrainJobObjects, condition, when
 
@@ -159,26 +158,20 @@ def test_the_tree_and_the_page_show_when_a_finished_train_job_will_be_deleted(
     assert sentence.format(when(age - 60)) in page(world)
 
 
-def test_the_tree_shows_when_a_running_train_job_will_fail() -> None:
+@pytest.mark.parametrize(
+    ("age", "spec", "shown"),
+    [
+        pytest.param(300, {}, "", id="no deadline"),
+        pytest.param(300, {"activeDeadlineSeconds": 600}, f", deadline {when(-300)}", id="a deadline"),
+        pytest.param(-300, {"activeDeadlineSeconds": 600}, f", deadline {when(-900)}", id="another clock"),
+        pytest.param(300, {"activeDeadlineSeconds": 600, "suspend": True}, "", id="suspended"),
+        pytest.param(300, {"activeDeadlineSeconds": 600, "managedBy": "a.b/c"}, "", id="another controller"),
+    ],
+)
+def test_the_tree_shows_when_a_running_train_job_will_fail(
+    age: float, spec: dict[str, Any], shown: str
+) -> None:
     world = reporting(progressPercentage=10)
-    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
-    world.train_job["spec"]["activeDeadlineSeconds"] = 600
-    created = world.train_job["metadata"]["creationTimestamp"]
-
-    due = format_time(parse_time(created) + timedelta(seconds=600))
-    assert next(get.tree_rows(world.snapshot()))[-1] == f"10%, 12s ago, deadline {due}"
-    world.train_job["spec"]["suspend"] = True
-    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
-
-
-def test_the_clock_of_the_user_does_not_move_the_deadline() -> None:
-    world = reporting(progressPercentage=10)
-    world.train_job["spec"]["activeDeadlineSeconds"] = 600
-    world.train_job["metadata"]["creationTimestamp"] = when(-300)
-    assert f"deadline {when(-900)}" in next(get.tree_rows(world.snapshot()))[-1]
-
-
-def test_no_deadline_is_shown_for_a_train_job_of_another_controller() -> None:
-    world = reporting(progressPercentage=10)
-    world.train_job["spec"] |= {"activeDeadlineSeconds": 600, "managedBy": "kueue.x-k8s.io/multikueue"}
-    assert "deadline" not in next(get.tree_rows(world.snapshot()))[-1]
+    world.train_job["metadata"]["creationTimestamp"] = when(age)
+    world.train_job["spec"] |= spec
+    assert next(get.tree_rows(world.snapshot()))[-1] == f"10%, 12s ago{shown}"
