@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines and configurations of the components."""
+"""The command lines, configurations and access of the components, and their restart."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +8,31 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.envtest import Binary, ControlPlane, Supervisor
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.client import interceptor
+from controller_runtime.envtest import (
+    CERTIFICATE_LIFETIME,
+    HOST,
+    Binary,
+    Component,
+    ComponentError,
+    ControlPlane,
+    Probe,
+    Supervisor,
+    free_ports,
+)
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from trainerctl.localcluster import prometheus
+from trainerctl.localcluster.access import write_kubeconfig
 from trainerctl.localcluster.components import STAGES, Parts, Ports, api_server_flags
 from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.restart import restart
+from trainerctl.localcluster.state import State
 
 NAMES = ("coscheduling-scheduler", "kwok")
 
@@ -80,3 +97,45 @@ def test_prometheus_scrapes_the_manager_evaluates_the_alerts_and_serves_no_other
     assert (flags["web.listen-address"], flags["web.cors.origin"]) == ("127.0.0.1:9090", "^$")
     assert component.ready is not None
     assert component.ready.url == "http://127.0.0.1:9090/-/ready"
+
+
+async def test_a_token_is_valid_as_long_as_the_cluster_s_certificates(tmp_path: Path) -> None:
+    requested: list[dict[str, Any]] = []
+
+    async def answer(client: Any, name: str, owner: Object, body: Object) -> Object:
+        requested.append(body.to_dict())
+        return TokenRequest.from_dict({"status": {"token": "secret"}})
+
+    client: Any = interceptor.wrap(FakeClient(), interceptor.Funcs(subresource_create=answer))
+    path = await write_kubeconfig(
+        client, tmp_path / "m.kubeconfig", "https://127.0.0.1:1", b"ca", namespace="team", name="manager"
+    )
+    assert requested[0]["spec"]["expirationSeconds"] == CERTIFICATE_LIFETIME.total_seconds()
+    assert yaml.safe_load(path.read_bytes())["users"][0]["user"]["token"] == "secret"
+
+
+@pytest.mark.real_time
+async def test_a_store_that_ends_is_named_instead_of_the_server_that_waits_for_it(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    etcd = Component("etcd", ["/bin/sh", "-c", "echo address already in use; exit 1"])
+    server = Component("kube-apiserver", ["/bin/sleep", "6802"], Probe(f"http://{HOST}:{port}/readyz"))
+    kept = State(f"https://{HOST}:{port}", "", 0, [etcd, server])
+    supervisor = Supervisor(tmp_path, tied=True)
+    with pytest.raises(ComponentError, match=r"etcd exited with code 1[\s\S]*address already in use"):
+        await restart(tmp_path, kept, supervisor, timeout=5)
+    assert not supervisor.processes
+
+
+@pytest.mark.real_time
+async def test_components_that_ended_before_do_not_end_the_restart_of_others(tmp_path: Path) -> None:
+    ended = Component("kube-scheduler", ["/bin/sh", "-c", "exit 1"])
+    first = Supervisor(tmp_path, tied=False)
+    assert await first.start(ended).wait(10)
+    supervisor = Supervisor(tmp_path, tied=True)
+    supervisor.adopt()
+    again = Component("kube-scheduler", ["/bin/sleep", "6802"])
+    try:
+        assert await restart(tmp_path, State("", "", 0, [again]), supervisor, timeout=5) == ["kube-scheduler"]
+        assert supervisor.processes["kube-scheduler"].poll() is None
+    finally:
+        supervisor.kill()

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from controller_runtime.envtest import Binary, Component, Probe
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import defaulted
 
 from trainerctl.localcluster import manifests
-from trainerctl.localcluster.components import STAGES, Ports
+from trainerctl.localcluster.components import Ports
 from trainerctl.localcluster.names import state_directory
 from trainerctl.localcluster.nodes import NodeShape, is_usable, node
 from trainerctl.localcluster.state import State
@@ -110,13 +109,6 @@ def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
         assert all(url.startswith(f"https://127.0.0.1:1/{verb}-") for url in urls)
 
 
-def test_a_volume_takes_any_claim_of_a_pod() -> None:
-    for volume in manifests.volumes():
-        spec: Any = volume["spec"]
-        assert spec["accessModes"] == ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
-        assert spec["capacity"] == {"storage": "1Ti"}
-
-
 def test_a_node_has_what_its_shape_says_and_no_gpus_means_none_are_named() -> None:
     made = node(3, NodeShape(gpus=2), 10250).to_dict()
     assert made["metadata"]["name"] == "node-3"
@@ -138,18 +130,6 @@ def test_a_node_takes_pods_when_it_is_ready_and_untainted(
     assert is_usable({"spec": spec, "status": status}) is usable
 
 
-def test_the_stages_cover_a_pods_whole_life() -> None:
-    _, *stages = yaml.safe_load_all(STAGES.read_text())
-    assert [stage["metadata"]["name"] for stage in stages] == [
-        "node-up",
-        "pod-run",
-        "pod-finish",
-        "pod-fail",
-        "pod-gone",
-    ]
-    assert {stage["apiVersion"] for stage in stages} == {"kwok.x-k8s.io/v1alpha1"}
-
-
 def test_the_secret_of_the_certificates_is_the_one_that_the_manager_reads(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_bytes(b"certificate")
     (tmp_path / "tls.key").write_bytes(b"key")
@@ -169,12 +149,6 @@ def test_the_secret_of_the_certificates_is_the_one_that_the_manager_reads(tmp_pa
 def test_a_cluster_cannot_be_called_what_is_no_directory_of_ours(name: str) -> None:
     with pytest.raises(ValueError, match="is not a valid name for a cluster"):
         state_directory(name)
-
-
-def test_state_is_where_xdg_says() -> None:
-    assert state_directory("a", {"XDG_STATE_HOME": "/state"}) == Path(
-        "/state/trainer-controller-manager/cluster/a"
-    )
 
 
 def test_what_is_kept_is_read_again_and_garbage_is_no_cluster(tmp_path: Path) -> None:

@@ -142,12 +142,6 @@ async def test_a_followed_log_ends_with_its_pod(later: LiveObject | None) -> Non
 
 
 @asynccontextmanager
-async def served(pods: Pods) -> AsyncIterator[int]:
-    async with serving(SimulatedLogs(pods, poll=0).log) as port:
-        yield port
-
-
-@asynccontextmanager
 async def serving(log: Log) -> AsyncIterator[int]:
     (port,) = free_ports(1)
     async with anyio.create_task_group() as group:
@@ -164,58 +158,38 @@ async def connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
             await anyio.sleep(0.01)
 
 
-async def ask(port: int, target: str, method: str = "GET") -> tuple[int, str]:
-    reader, writer = await connected(port)
-    writer.write(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    answer = (await reader.read()).decode()
-    writer.close()
-    return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
+RUN, WAITS = pod(ended()), pod({"waiting": {"reason": "PodInitializing"}})
 
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(
-    ("target", "status", "text"),
+    ("found", "request_line", "status", "text"),
     [
-        ("/healthz", 200, "ok"),
-        ("/containerLogs/team/job/node", 200, "loss="),
-        ("/containerLogs/team/job/other", 404, 'container "other" in pod "job" not found'),
-        ("/containerLogs/team/job/node?previous=true", 400, "previous terminated container"),
-        ("/containerLogs/team/job/node?tailLines=-1", 400, "tailLines must be a number"),
-        ("/containerLogs/team/job/node?sinceTime=now", 400, "now"),
-        ("/containerLogs/team/job/node?sinceTime=9999-12-31T23:59:59-01:00", 400, "1 to 9999"),
-        ("http://[x/containerLogs/team/job/node", 400, "Invalid IPv6 URL"),
-        ("/containerLogs/team/job", 404, "is not served"),
-        ("/exec/team/job/node", 404, "is not served"),
+        (RUN, "GET /healthz", 200, "ok"),
+        (RUN, "GET /containerLogs/team/job/node", 200, "loss="),
+        (RUN, "GET /containerLogs/team/job/other", 404, 'container "other" in pod "job" not found'),
+        (RUN, "GET /containerLogs/team/job/node?previous=true", 400, "previous terminated container"),
+        (RUN, "GET /containerLogs/team/job/node?tailLines=-1", 400, "tailLines must be a number"),
+        (RUN, "GET /containerLogs/team/job/node?sinceTime=now", 400, "now"),
+        (RUN, "GET /containerLogs/team/job/node?sinceTime=9999-12-31T23:59:59-01:00", 400, "1 to 9999"),
+        (RUN, "GET http://[x/containerLogs/team/job/node", 400, "Invalid IPv6 URL"),
+        (RUN, "GET /containerLogs/team/job", 404, "is not served"),
+        (RUN, "GET /exec/team/job/node", 404, "is not served"),
+        (RUN, "POST /containerLogs/team/job/node", 405, "POST is not served"),
+        (None, "GET /containerLogs/team/job/node", 404, 'pod "job" not found'),
+        (WAITS, "GET /containerLogs/team/job/node", 400, "PodInitializing"),
     ],
 )
-async def test_the_server_answers_as_a_kubelet(target: str, status: int, text: str) -> None:
-    async with served(Pods(pod(ended()))) as port:
-        answered = await ask(port, target)
-    assert answered[0] == status
-    assert text in answered[1]
-
-
-@pytest.mark.real_time
-@pytest.mark.parametrize(
-    ("found", "status", "text"),
-    [
-        (None, 404, 'pod "job" not found'),
-        (pod({"waiting": {"reason": "PodInitializing"}}), 400, "PodInitializing"),
-    ],
-)
-async def test_a_pod_without_a_log_is_refused_with_the_reason(
-    found: LiveObject | None, status: int, text: str
+async def test_the_server_answers_as_a_kubelet(
+    found: LiveObject | None, request_line: str, status: int, text: str
 ) -> None:
-    async with served(Pods(found)) as port:
-        answered = await ask(port, "/containerLogs/team/job/node")
-    assert answered[0] == status
-    assert text in answered[1]
-
-
-@pytest.mark.real_time
-async def test_only_reading_is_served() -> None:
-    async with served(Pods(pod(ended()))) as port:
-        assert (await ask(port, "/containerLogs/team/job/node", "POST"))[0] == 405
+    async with serving(SimulatedLogs(Pods(found), poll=0).log) as port:
+        reader, writer = await connected(port)
+        writer.write(f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+    assert answer.split()[1] == str(status)
+    assert text in answer.partition("\r\n\r\n")[2]
 
 
 @pytest.mark.real_time

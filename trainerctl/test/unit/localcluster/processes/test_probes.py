@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,27 +17,40 @@ from controller_runtime.apis.core.v1 import Container, ContainerStateRunning, Po
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.status import ContainerRecord
 
+_PLAN: Any = SimpleNamespace(ports={})
+_TARGET = ProbeTarget(cast("Any", None), _PLAN, "127.0.0.1", [])
+
+
+@asynccontextmanager
+async def _listening(answer: Callable[[anyio.abc.SocketStream], Awaitable[None]]) -> AsyncIterator[int]:
+    """Answer connections, and yield the port."""
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, answer)
+        yield listener.extra(anyio.abc.SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
 
 @pytest.mark.real_time
-@pytest.mark.parametrize(("path", "asked"), [(None, "/"), ("/healthz", "/healthz"), ("a/b?c=d", "/a/b?c=d")])
-async def test_a_probe_asks_for_its_path(path: str | None, asked: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "asked", "status"),
+    [(None, "/", 200), ("/healthz", "/healthz", 503), ("a/b?c=d", "/a/b?c=d", 399), (None, "/", 199), (None, "/", 400)],
+)  # fmt: skip
+async def test_a_probe_asks_for_its_path_and_an_error_is_a_failure(
+    path: str | None, asked: str, status: int
+) -> None:
     heads: list[bytes] = []
 
     async def answer(stream: anyio.abc.SocketStream) -> None:
         async with stream:
             heads.append(await stream.receive())
-            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await stream.send(b"HTTP/1.1 %d Word\r\nContent-Length: 0\r\n\r\n" % status)
 
-    container: Any = None
-    plan: Any = SimpleNamespace(ports={})
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        probe = Probe.from_dict({"httpGet": {"path": path, "port": port}})
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, answer)
-            good, _ = await ProbeTarget(container, plan, "127.0.0.1", []).check(probe, 10)
-            tasks.cancel_scope.cancel()
-    assert good
+    async with _listening(answer) as port:
+        good, _ = await _TARGET.check(Probe.from_dict({"httpGet": {"path": path, "port": port}}), 10)
+    assert good == (200 <= status < 400)
     assert heads[0].startswith(f"GET {asked} HTTP/1.1\r\n".encode())
 
 
@@ -45,16 +60,10 @@ async def test_a_connection_is_enough_where_no_path_is_asked(kind: str) -> None:
     async def close(stream: anyio.abc.SocketStream) -> None:
         await stream.aclose()
 
-    container: Any = None
-    plan: Any = SimpleNamespace(ports={})
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        target, probe = ProbeTarget(container, plan, "127.0.0.1", []), Probe.from_dict({kind: {"port": port}})
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, close)
-            assert await target.check(probe, 10) == (True, "")
-            tasks.cancel_scope.cancel()
-    good, message = await target.check(probe, 10)
+    async with _listening(close) as port:
+        probe = Probe.from_dict({kind: {"port": port}})
+        assert await _TARGET.check(probe, 10) == (True, "")
+    good, message = await _TARGET.check(probe, 10)
     assert not good
     assert message
 

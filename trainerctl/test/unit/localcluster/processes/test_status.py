@@ -27,6 +27,22 @@ def _record(*containers: ContainerRecord, **fields: Any) -> PodRecord:
     return PodRecord("127.64.0.1", NOW, [], list(containers), **given)
 
 
+def _read(
+    written: dict[str, Any] | None, starts: dict[str, int], ends: dict[str, ContainerStateTerminated]
+) -> ContainerRecord:
+    """Return the record of the only container of a pod with this status, of which these runs and ends are known."""
+    statuses = [{"name": "a", **written}] if written else []
+    pod = Pod.from_dict(
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"name": "a"}]},
+            "status": {"containerStatuses": statuses},
+        }
+    )
+    (record,) = status.records(pod, pod.spec.containers or [], starts, ends, init=False, now=NOW)
+    return record
+
+
 def _conditions(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     return {each["type"]: (each["status"], each["reason"]) for each in found["conditions"]}
 
@@ -90,17 +106,12 @@ def test_a_container_that_waited_to_be_started_again_counts_as_ended() -> None:
         "finishedAt": "2026-01-01T00:00:01Z",
     }
     written = {
-        "name": "a",
-        "image": "i",
-        "imageID": "",
-        "ready": False,
         "restartCount": 2,
         "containerID": "process://x",
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
         "lastState": {"terminated": last},
     }
-    pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
-    (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
+    record = _read(written, {}, {})
     assert isinstance(record.state, ContainerStateTerminated)
     assert (record.state.exit_code, record.restarts) == (4, 2)
 
@@ -127,15 +138,7 @@ def test_a_container_that_waited_to_be_started_again_counts_as_ended() -> None:
 def test_a_start_that_no_status_reports_counts_as_lost(
     container_status: dict[str, Any] | None, starts: dict[str, int], restarts: int
 ) -> None:
-    statuses = [{"name": "a", **container_status}] if container_status else []
-    pod = Pod.from_dict(
-        {
-            "metadata": {"uid": "u"},
-            "spec": {"containers": [{"name": "a"}]},
-            "status": {"containerStatuses": statuses},
-        }
-    )
-    (record,) = status.records(pod, pod.spec.containers or [], starts, {}, init=False, now=NOW)
+    record = _read(container_status, starts, {})
     assert isinstance(record.state, ContainerStateTerminated)
     assert (record.state.exit_code, record.state.reason) == (137, "ContainerStatusUnknown")
     assert (record.restarts, record.identity) == (restarts, f"u-a-{restarts}")
@@ -144,14 +147,12 @@ def test_a_start_that_no_status_reports_counts_as_lost(
 def test_the_end_before_the_last_start_is_kept_for_the_next_kubelet() -> None:
     last = {"exitCode": 4, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z"}
     written = {
-        "name": "a",
         "restartCount": 1,
         "containerID": "process://x",
         "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
         "lastState": {"terminated": last},
     }
-    pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
-    (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
+    record = _read(written, {}, {})
     assert record.last is not None
     assert (record.last.exit_code, record.last.started_at) == (4, "2026-01-01T00:00:00Z")
 
@@ -169,23 +170,14 @@ def test_the_end_before_the_last_start_is_kept_for_the_next_kubelet() -> None:
 def test_an_end_on_the_disk_counts_where_no_status_reports_it(
     written: dict[str, Any] | None, starts: dict[str, int], code: int
 ) -> None:
-    statuses = [{"name": "a", "containerID": "process://x", **written}] if written else []
-    pod = Pod.from_dict(
-        {
-            "metadata": {"uid": "u"},
-            "spec": {"containers": [{"name": "a"}]},
-            "status": {"containerStatuses": statuses},
-        }
-    )
-    ends = {"a": ended(7, format_time(NOW), LATER)}
-    (record,) = status.records(pod, pod.spec.containers or [], starts, ends, init=False, now=NOW)
+    given = {"containerID": "process://x", **written} if written else None
+    record = _read(given, starts, {"a": ended(7, format_time(NOW), LATER)})
     assert isinstance(record.state, ContainerStateTerminated)
     assert record.state.exit_code == code
 
 
 def test_a_container_without_status_and_log_has_not_run() -> None:
-    pod = Pod.from_dict({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "a"}]}})
-    (record,) = status.records(pod, pod.spec.containers or [], {"b": 0}, {}, init=False, now=NOW)
+    record = _read(None, {"b": 0}, {})
     assert isinstance(record.state, ContainerStateWaiting)
     assert (record.restarts, record.identity) == (0, "")
 
