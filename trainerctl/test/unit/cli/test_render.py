@@ -4,62 +4,45 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from controller_runtime.client import interceptor
+from controller_runtime.envtest import kubeconfig
 from controller_runtime.fake import FakeClient
 from controller_runtime.rest import TransportError
 from hypothesis import given
 from hypothesis import strategies as st
 from pkg.apis import default_scheme
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.runtime import core, runtime_for
 from replayer.world import objects
+from testkit.builders import pod_override, train_job_document, written_cluster_runtime, written_runtime
 from testkit.replay import replay
 
-import trainerctl
 from trainerctl.cli import explain, parser, render
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, trainjobs
 from trainerctl.offline.filesclient import FilesClient
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.rendering import manifest
-from trainerctl.offline.trace.trainjob import TrainJobTrace, trace
+from trainerctl.offline.trace.trainjob import trace
 
 SAMPLES = Path(__file__).parents[4] / "config" / "samples"
 RECORDED = Path(__file__).parents[4] / "test" / "testdata" / "parity" / "newobjects.json"
+Tool = Callable[..., tuple[int, str, str]]
 
 
-def job(name: str = "job", runtime: str = "torch-distributed", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": name, "namespace": "team-a"},
-        "spec": {"runtimeRef": {"name": runtime}, **spec},
-    }
+job = functools.partial(train_job_document, namespace="team-a", runtime="torch-distributed")
 
 
 def runtime(name: str = "mine", **spec: Any) -> dict[str, Any]:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod = {"spec": {"containers": [{"name": "node", "image": "a"}]}}
-    jobs = [{"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}]
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": name},
-        "spec": {"template": {"spec": {"replicatedJobs": jobs}}, **spec},
-    }
-
-
-def write(tmp_path: Path, *objects: dict[str, Any]) -> str:
-    path = tmp_path / "in.yaml"
-    path.write_text(yaml.safe_dump_all(objects))
-    return str(path)
+    return written_cluster_runtime(name, **spec).to_dict()
 
 
 def given_documents(*objects: dict[str, Any]) -> list[InputObject]:
@@ -84,21 +67,17 @@ async def assert_account_is_true(given: trainjobs.Offline, subject: trainjobs.Su
     wanted = await trainjobs.objects(given, subject.train_job)
 
     assert explanation.refusal is None
-    assert_it_can_be_printed(explanation)
+    console = Console(file=io.StringIO(), width=80)
+    explain.print_text(explanation, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    authors = [step.author for step in pipeline.steps if step.aside is not None]
+    assert all(text.count(f"  {author}  stood aside: ") == 1 for author in authors)
+    data = explanation.to_dict()
+    assert json.loads(json.dumps(data)) == data
     assert replay(pipeline.template_state, changes) == pipeline.state
     assert result(pipeline.state) == result({str(n): manifest(obj) for n, obj in enumerate(wanted)})
     for step in pipeline.steps:
         assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
-
-
-def assert_it_can_be_printed(explanation: TrainJobTrace) -> None:
-    console = Console(file=io.StringIO(), width=80)
-    explain.print_text(explanation, console)
-    text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    authors = [step.author for step in explanation.pipeline.steps if step.aside is not None]
-    assert all(text.count(f"  {author}  stood aside: ") == 1 for author in authors)
-    data = explanation.to_dict()
-    assert json.loads(json.dumps(data)) == data
 
 
 @pytest.mark.parametrize("case", recorded_cases())
@@ -198,15 +177,14 @@ async def test_every_sample_is_rendered_as_the_manager_would(
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == expected
 
 
-def test_changes_are_due_to_the_fields_that_make_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changes_are_due_to_the_fields_that_make_them(tool: Tool) -> None:
     wanted = job(runtime="mine", trainer={"image": "b", "numNodes": 3}, labels={"team": "a"})
-    path = write(tmp_path, wanted, runtime(mlPolicy={"numNodes": 1, "torch": {"numProcPerNode": 2}}))
+    made = runtime(mlPolicy={"numNodes": 1, "torch": {"numProcPerNode": 2}})
 
-    assert trainerctl.main(["explain", "-o", "json", "-f", path]) == 0
+    code, out, _ = tool("explain -o json", wanted, made)
 
-    (explained,) = json.loads(capsys.readouterr().out)["explanations"]
+    assert code == 0
+    (explained,) = json.loads(out)["explanations"]
     due = {change["path"]: change.get("dueTo") for step in explained["steps"] for change in step["changes"]}
     pod = "JobSet.spec.replicatedJobs[node].template.spec"
     container = f"{pod}.template.spec.containers[node]"
@@ -217,15 +195,12 @@ def test_changes_are_due_to_the_fields_that_make_them(
     assert due[f"{container}.env[PET_NPROC_PER_NODE]"][-1] == "runtime's mlPolicy.torch.numProcPerNode"
 
 
-def test_an_explanation_is_told_in_the_order_of_the_stages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    override = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"pool": "a100"}}}
-    path = write(tmp_path, job(podTemplateOverrides=[override], trainer={"numNodes": 2}))
+def test_an_explanation_is_told_in_the_order_of_the_stages(tool: Tool) -> None:
+    override = pod_override({"nodeSelector": {"pool": "a100"}})
 
-    assert trainerctl.main(["explain", "-f", path]) == 0
+    code, out, _ = tool("explain", job(podTemplateOverrides=[override], trainer={"numNodes": 2}))
 
-    out = capsys.readouterr().out
+    assert code == 0
     assert out.startswith("TrainJob team-a/job on ClusterTrainingRuntime torch-distributed (shipped)\n")
     expected = [
         "Template",
@@ -245,90 +220,65 @@ def test_an_explanation_is_told_in_the_order_of_the_stages(
 
 
 @pytest.mark.parametrize(("command", "about"), [("explain", "Warning  "), ("validate", "Warning: ")])
-def test_what_has_no_effect_is_told(
-    command: str, about: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    label = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pods = {"metadata": {"labels": label}, "spec": {"containers": [{"name": "node", "image": "i"}]}}
-    template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pods}}}]}}
-    runtime = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "unlabelled"},
-        "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": template},
-    }
+def test_what_has_no_effect_is_told(command: str, about: str, tool: Tool) -> None:
+    unlabelled = runtime(mlPolicy={"numNodes": 1, "torch": {}})
+    template = unlabelled["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    template["spec"]["template"]["metadata"] = template.pop("metadata")
     trainer = {"numNodes": 2, "image": "mine", "numProcPerNode": -1}
-    path = write(tmp_path, runtime, job(runtime="unlabelled", trainer=trainer))
 
-    assert trainerctl.main([command, "-f", path]) == 0
+    code, out, _ = tool(command, unlabelled, job(runtime="mine", trainer=trainer))
 
-    out = capsys.readouterr().out
+    assert code == 0
     assert (
-        f"{about}spec.trainer: numNodes, image, numProcPerNode have no effect: no job of the runtime has"
-        in out
+        f"{about}spec.trainer: numNodes, image, numProcPerNode have no effect: no job of the runtime" in out
     )
     assert f"{about}spec.trainer.numProcPerNode: -1 must be at least 1: a node cannot run -1 processes" in out
     assert "spec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels: the label" in out
 
 
-def test_a_refusal_is_told_and_the_others_are_rendered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job("one", "none"), job("two"))
+def test_a_refusal_is_told_and_the_others_are_rendered(tool: Tool) -> None:
+    code, out, err = tool("render -o json", job(name="one", runtime="none"), job(name="two"))
 
-    assert trainerctl.main(["render", "-o", "json", "-f", path]) == 1
-
-    captured = capsys.readouterr()
-    assert [item["metadata"]["name"] for item in json.loads(captured.out)["items"]] == ["two"]
-    assert captured.err.startswith("trainerctl: TrainJob team-a/one: not found ClusterTrainingRuntime")
-    assert "the shipped runtimes are deepspeed-distributed, " in captured.err
+    assert code == 1
+    assert [item["metadata"]["name"] for item in json.loads(out)["items"]] == ["two"]
+    assert err.startswith("trainerctl: TrainJob team-a/one: not found ClusterTrainingRuntime")
+    assert "the shipped runtimes are deepspeed-distributed, " in err
 
 
 @pytest.mark.parametrize("command", ["render", "explain"])
 def test_a_runtime_that_the_webhook_refuses_is_told_and_its_train_jobs_are_refused(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tool: Tool
 ) -> None:
     bad = runtime("bad")
     bad["spec"]["template"]["spec"]["replicatedJobs"][0]["replicas"] = 2
-    path = write(tmp_path, bad, job("a", "bad"), runtime(), job("b", "mine"))
-    assert trainerctl.main([command, "-f", path]) == 1
-    out, err = capsys.readouterr()
-    assert f"{path}:1: document 1 (ClusterTrainingRuntime bad): admission webhook" in err
+    code, out, err = tool(
+        command, bad, job(name="a", runtime="bad"), runtime(), job(name="b", runtime="mine")
+    )
+    assert code == 1
+    assert "in.yaml:1: document 1 (ClusterTrainingRuntime bad): admission webhook" in err
     assert "spec.template.spec.replicatedJobs[0].replicas: Invalid value: 2: always must be 1" in err
     assert "TrainJob team-a/a: its ClusterTrainingRuntime bad is refused" in err
     assert "TrainJob team-a/b on ClusterTrainingRuntime mine" in out
 
 
-def test_an_explanation_goes_as_far_as_the_pipeline_did(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job(runtime="deepspeed-distributed", trainer={"numNodes": 50000}))
+def test_an_explanation_goes_as_far_as_the_pipeline_did(tool: Tool) -> None:
+    code, out, err = tool("explain", job(runtime="deepspeed-distributed", trainer={"numNodes": 50000}))
 
-    assert trainerctl.main(["explain", "-f", path]) == 1
-
-    captured = capsys.readouterr()
-    assert captured.out.index("env[OMPI_MCA_orte_set_default_slots]") < captured.out.index(
-        "\nRefused  TrainJob"
-    )
-    assert "the host file of 49999 nodes is larger than 1 MiB" in captured.err
+    assert code == 1
+    assert out.index("env[OMPI_MCA_orte_set_default_slots]") < out.index("\nRefused  TrainJob")
+    assert "the host file of 49999 nodes is larger than 1 MiB" in err
 
 
-def test_a_runtime_of_the_files_goes_before_a_shipped_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job(), runtime("torch-distributed"))
-    assert trainerctl.main(["render", "-o", "table", "-f", path]) == 0
-    out = capsys.readouterr().out
+def test_a_runtime_of_the_files_goes_before_a_shipped_one(tool: Tool) -> None:
+    code, out, _ = tool("render -o table", job(), runtime("torch-distributed"))
+    assert code == 0
     assert out.startswith("TrainJob team-a/job on ClusterTrainingRuntime torch-distributed\n")
     assert out.endswith("Applies JobSet job\n\n")
 
 
 async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
-    scheme = default_scheme()
-    cluster = FakeClient(scheme.decode(runtime("remote")))
-    given = await trainjobs.prepare(
-        given_documents(job(runtime="remote"), job("two", "torch-distributed")), cluster=cluster
-    )
+    cluster = FakeClient(default_scheme().decode(runtime("remote")))
+    given = await trainjobs.prepare(given_documents(job(runtime="remote"), job(name="two")), cluster=cluster)
     assert [subject.runtime for subject in given.subjects] == [
         "ClusterTrainingRuntime remote (from the cluster)",
         "ClusterTrainingRuntime torch-distributed",
@@ -337,29 +287,25 @@ async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "namespace"),
-    [([], "default"), (["--context", "c"], "team-b"), (["--context", "c", "-n", "team-c"], "team-c")],
+    [([], "default"), (["--context", "local"], "team-b"), (["--context", "local", "-n", "team-c"], "team-c")],
 )
 async def test_objects_without_a_namespace_are_in_that_of_the_context(
     flags: list[str], namespace: str, tmp_path: Path
 ) -> None:
-    config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team-b"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}],
-    }  # fmt: skip
+    config = kubeconfig("https://127.0.0.1:1", user="u", namespace="team-b")
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    mine = {**job(runtime="mine"), "metadata": {"name": "job"}}
-    path = write(tmp_path, mine, runtime())
-    kubeconfig = ["--kubeconfig", str(tmp_path / "kubeconfig")] if flags else []
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all([{**job(runtime="mine"), "metadata": {"name": "job"}}, runtime()]))
+    given_config = ["--kubeconfig", str(tmp_path / "kubeconfig")] if flags else []
 
-    given = await render.load(parser.parse(["render", "-f", path, *flags, *kubeconfig]))
+    given = await render.load(parser.parse(["render", "-f", str(file), *flags, *given_config]))
 
     assert [subject.train_job.namespace for subject in given.subjects] == [namespace]
 
 
-def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trainerctl.main(["render", "-f", write(tmp_path, job(runtime="deepspeed-distributed"))]) == 0
-    out = capsys.readouterr().out
+def test_private_keys_are_not_printed(tool: Tool) -> None:
+    code, out, _ = tool("render", job(runtime="deepspeed-distributed"))
+    assert code == 0
     assert "ssh-privatekey: <generated by the manager" in out
     assert "BEGIN" not in out
     assert "LS0tLS1" not in out
@@ -368,50 +314,30 @@ def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("objects", "complaint"),
     [
-        (
-            [job(trainer={"numNodes": "3"})],
-            "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.numNodes: Invalid value: ",
-        ),
-        ([job(runtime="")], 'spec.runtimeRef.name: Invalid value: "": '),
-        (
-            [job(podTemplateOverrides=[{"spec": {}}])],
-            "spec.podTemplateOverrides[0].targetJobs: Required value\n",
-        ),
-        (
-            [job(trainer={"env": [{"name": "A"}, {"name": "A"}]})],
-            'spec.trainer.env[1]: Duplicate value: {"name":"A"}',
-        ),
+        ([job(trainer={"numNodes": "3"})], "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.numNodes: Invalid value: "),
+        ([job(trainer={"env": [{"name": "A"}, {"name": "A"}]})], 'spec.trainer.env[1]: Duplicate value: {"name":"A"}'),
         ([job(name="")], "metadata.name: Required value: name or generateName is required"),
         ([job(), job()], "duplicate of "),
         ([runtime()], "the input contains no TrainJob, only ClusterTrainingRuntime"),
-        (
-            [runtime(mlPolicy={"mpi": {"mpiImplementation": "X"}}), job()],
-            'Unsupported value: "X": supported values: "OpenMPI", ""',
-        ),
+        ([runtime(mlPolicy={"mpi": {"mpiImplementation": "X"}}), job()], 'Unsupported value: "X": supported values: "OpenMPI", ""'),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_a_line_for_each_problem_and_code_2(
-    objects: list[dict[str, Any]], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    objects: list[dict[str, Any]], complaint: str, tool: Tool
 ) -> None:
-    assert trainerctl.main(["render", "-f", write(tmp_path, *objects)]) == 2
-    err = capsys.readouterr().err
+    code, _, err = tool("render", *objects)
+    assert code == 2
     assert complaint in err
     assert err.startswith("trainerctl: ")
     assert all("in.yaml:" in line for line in err.splitlines()[1:])
 
 
 @pytest.mark.parametrize("command", ["render", "explain"])
-@pytest.mark.parametrize(
-    "name", ["fine", "", "Foo", "1foo", "foo.bar", "foo bar", "a" * 63, "a" * 64, "a" * 254, 5, "a\nb"]
-)
-def test_a_name_is_judged_as_validate_judges_it(
-    name: Any, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job(name=name))
-    trainerctl.main(["validate", "-o", "json", "-f", path])
-    (verdict,) = json.loads(capsys.readouterr().out)
-    code = trainerctl.main([command, "-f", path])
-    said = capsys.readouterr().err
+@pytest.mark.parametrize("name", ["fine", "", "Foo", "1foo", "foo.bar", "a" * 64, "a" * 254, 5, "a\nb"])
+def test_a_name_is_judged_as_validate_judges_it(name: Any, command: str, tool: Tool) -> None:
+    _, out, _ = tool("validate -o json", job(name=name))
+    (verdict,) = json.loads(out)
+    code, _, said = tool(command, job(name=name))
 
     assert code == {200: 0, 400: 2, 403: 1, 422: 2}[verdict["code"]]
     if verdict["code"] == 422:
@@ -421,64 +347,52 @@ def test_a_name_is_judged_as_validate_judges_it(
 
 
 @pytest.mark.parametrize("command", ["render", "explain", "validate"])
-@pytest.mark.parametrize("version", ["trainer.kubeflow.org/v2", "trainer.kubeflow.org/v1", "kubeflow.org/v1"])
+@pytest.mark.parametrize("version", ["trainer.kubeflow.org/v1", "kubeflow.org/v1"])
 def test_a_train_job_of_a_version_that_is_not_served_is_an_error(
-    command: str, version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, version: str, tool: Tool
 ) -> None:
-    path = write(tmp_path, job() | {"apiVersion": version}, job(name="other"))
-    assert trainerctl.main([command, "-f", path]) == (1 if command == "validate" else 2)
-    assert f'no matches for kind "TrainJob" in version "{version}"' in "".join(capsys.readouterr())
+    code, *said = tool(command, job() | {"apiVersion": version}, job(name="other"))
+    assert code == (1 if command == "validate" else 2)
+    assert f'no matches for kind "TrainJob" in version "{version}"' in "".join(said)
+
+
+ENDED = {"type": "Complete", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z", "reason": "Done", "message": ""}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("wanted", "why"),
     [
-        (
-            {"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}},
-            "spec.managedBy names kueue.x-k8s.io/multikueue",
-        ),
-        ({"metadata": {"deletionTimestamp": "2025-01-01T00:00:00Z"}}, "it is being deleted"),
-        ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "it is Complete"),
+        (job(managedBy="kueue.x-k8s.io/multikueue"), "spec.managedBy names kueue.x-k8s.io/multikueue"),
+        (job(metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}), "it is being deleted"),
+        ({**job(), "status": {"conditions": [ENDED]}}, "it is Complete"),
     ],
 )
 async def test_a_train_job_that_the_manager_leaves_alone_is_rendered_with_a_warning(
-    changes: dict[str, Any], why: str
+    wanted: dict[str, Any], why: str
 ) -> None:
-    wanted = job()
-    for part, fields in changes.items():
-        wanted[part] = {**wanted.get(part, {}), **fields}
-    for condition in wanted.get("status", {}).get("conditions", ()):
-        condition.update(lastTransitionTime="2025-01-01T00:00:00Z", reason="Done", message="")
     given = await trainjobs.prepare(given_documents(wanted))
     assert given.warnings == [f"TrainJob team-a/job: {why}; the manager ignores it"]
     assert await trainjobs.objects(given, given.subjects[0].train_job)
 
 
-def test_fields_that_a_server_drops_are_named_and_have_no_effect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job(trainer={"nodes": 3}))
-    assert trainerctl.main(["render", "-f", path]) == 0
-    captured = capsys.readouterr()
-    assert "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.nodes: unknown field" in captured.err
-    path = write(tmp_path, job(trainer={"numnodes": 3}))
-    assert trainerctl.main(["render", "-f", path]) == 0
-    assert "unknown field; did you mean numNodes? (a server drops it)" in capsys.readouterr().err
-    assert "parallelism: 1" in captured.out
+def test_fields_that_a_server_drops_are_named_and_have_no_effect(tool: Tool) -> None:
+    code, out, err = tool("render", job(trainer={"nodes": 3}))
+    assert code == 0
+    assert "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.nodes: unknown field" in err
+    assert "parallelism: 1" in out
+    _, _, err = tool("render", job(trainer={"numnodes": 3}))
+    assert "unknown field; did you mean numNodes? (a server drops it)" in err
 
 
 @pytest.mark.parametrize(("version", "kinds"), [("2.1", ["JobSet"]), ("2.3", ["ConfigMap", "JobSet"])])
 def test_the_compatibility_version_decides_whether_there_is_a_snapshot(
-    version: str, kinds: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    version: str, kinds: list[str], tool: Tool
 ) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job}\n"
-        "spec: {runtimeRef: {name: jax-distributed}}\n"
-    )
-    command = ["render", "-f", str(path), "-o", "json", "--compatibility-version", version]
-    assert trainerctl.main(command) == 0
-    made = json.loads(capsys.readouterr().out)["items"]
+    code, out, _ = tool(
+        f"render -o json --compatibility-version {version}", {**job(runtime="jax-distributed"), "metadata": {"name": "job"}}
+    )  # fmt: skip
+    assert code == 0
+    made = json.loads(out)["items"]
     assert [each["kind"] for each in made] == kinds
     for each in made:
         assert not {"uid", "resourceVersion", "creationTimestamp"} & each["metadata"].keys()
@@ -489,25 +403,15 @@ def test_the_compatibility_version_decides_whether_there_is_a_snapshot(
         }
 
 
-def test_names_that_the_server_generates_do_not_collide(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (
-        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {generateName: sweep-}\n"
-        "spec: {runtimeRef: {name: jax-distributed}, trainer: {numNodes: %d}}\n---\n"
-    )
-    path = tmp_path / "sweep.yaml"
-    path.write_text(text % 2 + text % 3)
-    assert trainerctl.main(["render", "-f", str(path), "-o", "json"]) == 0
-    names = [each["metadata"]["name"] for each in json.loads(capsys.readouterr().out)["items"]]
+def test_names_that_the_server_generates_do_not_collide(tool: Tool) -> None:
+    generated = {**job(), "metadata": {"generateName": "sweep-"}}
+    code, out, _ = tool("render -o json", generated, generated)
+    assert code == 0
+    names = [each["metadata"]["name"] for each in json.loads(out)["items"]]
     assert names == ["sweep-xxxxx", "sweep-00001"]
 
 
 async def test_the_runtime_of_the_other_kind_is_looked_up_while_the_cluster_is_connected() -> None:
-    runtime = {
-        "metadata": {"name": "mine", "namespace": "team-a"},
-        "spec": {"template": {"spec": {"replicatedJobs": []}}},
-    }
     is_connected = True
 
     async def getting(inner: Any, kind: Any, key: Any) -> Any:
@@ -515,51 +419,39 @@ async def test_the_runtime_of_the_other_kind_is_looked_up_while_the_cluster_is_c
             raise TransportError("closed")
         return await inner.get(kind, key)
 
-    cluster = interceptor.wrap(FakeClient(TrainingRuntime.from_dict(runtime)), interceptor.Funcs(get=getting))
-    wanted = job()
-    wanted["spec"]["runtimeRef"] = {"name": "mine"}
-    given = await trainjobs.prepare(given_documents(wanted), cluster=cluster)
+    cluster = interceptor.wrap(FakeClient(written_runtime("team-a", "mine")), interceptor.Funcs(get=getting))
+    given = await trainjobs.prepare(given_documents(job(runtime="mine")), cluster=cluster)
     is_connected = False
     with pytest.raises(trainjobs.RefusedError, match="there is a TrainingRuntime mine: to use it"):
         await trainjobs.objects(given, given.subjects[0].train_job)
 
 
-def test_feature_gates_are_those_of_the_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path, job())
-    assert trainerctl.main(["render", "-f", path, "-o", "json"]) == 0
-    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["items"]] == ["JobSet"]
-    assert (
-        trainerctl.main(["render", "-f", path, "-o", "json", "--feature-gates", "TrainJobStatus=true"]) == 0
-    )
-    made = json.loads(capsys.readouterr().out)["items"]
+def test_feature_gates_are_those_of_the_manager(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = tool("render -o json", job())
+    assert [each["kind"] for each in json.loads(out)["items"]] == ["JobSet"]
+    _, out, _ = tool("render -o json --feature-gates TrainJobStatus=true", job())
+    made = json.loads(out)["items"]
     assert [each["kind"] for each in made] == ["JobSet", "ConfigMap"]
     assert made[1]["data"] == {"ca.crt": "<certificate authority of the manager>"}
     with pytest.raises(SystemExit):
-        trainerctl.main(["render", "-f", path, "--feature-gates", "Nothing=true"])
+        tool("render --feature-gates Nothing=true", job())
     assert "unrecognized feature gate: Nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["render", "explain"])
-def test_the_webhook_refuses_what_the_chosen_release_refuses(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, job(initializer={"dataset": {"storageUri": "nowhere"}}))
-    for version in ("2.1", "2.3"):
-        assert trainerctl.main([verb, "-f", path, "--compatibility-version", version]) == 1
-        err = capsys.readouterr().err
-        assert ("storageUri may be empty, or it must be a valid URI" in err) == (version == "2.3")
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+def test_the_webhook_refuses_what_the_chosen_release_refuses(verb: str, version: str, tool: Tool) -> None:
+    bad = job(initializer={"dataset": {"storageUri": "nowhere"}})
+    code, _, err = tool(f"{verb} --compatibility-version {version}", bad)
+    assert code == 1
+    assert ("storageUri may be empty, or it must be a valid URI" in err) == (version == "2.3")
 
 
-def test_render_warns_of_a_train_job_that_becomes_complete_without_a_pod(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    train_job = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "none"},
-        "spec": {"runtimeRef": {"name": "mine"}, "trainer": {"numNodes": 0}},
-    }
-    assert trainerctl.main(["render", "-f", write(tmp_path, runtime(mlPolicy={"torch": {}}), train_job)]) == 0
-    (warning,) = capsys.readouterr().err.splitlines()
-    assert "document 2 (TrainJob none): spec.trainer.numNodes: 0 must be at least 1: no pod trains" in warning
+def test_render_warns_of_a_train_job_that_becomes_complete_without_a_pod(tool: Tool) -> None:
+    none = job(runtime="mine", trainer={"numNodes": 0})
+    code, _, err = tool("render", runtime(mlPolicy={"torch": {}}), none)
+    assert code == 0
+    (warning,) = err.splitlines()
+    problem = "spec.trainer.numNodes: 0 must be at least 1: no pod trains"
+    assert f"document 2 (TrainJob team-a/job): {problem}" in warning
     assert warning.startswith("trainerctl: warning: ")
