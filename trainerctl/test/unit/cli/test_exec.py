@@ -77,11 +77,12 @@ async def run(*words: str) -> int:
     return await exec_.exec_command(parser.parse(["exec", *words]), out, out)
 
 
-async def test_the_command_runs_in_the_container_that_trains(
+async def test_the_command_runs_in_the_container_that_trains_and_its_output_is_passed_on_as_it_is(
     asked: list[Any], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert await run("llama", "--rank", "1", "--", "ls", "-l", "--", "a b") == 5
 
+    assert capfdbinary.readouterr() == (b"out\x1b[0m\n", b"err\n")
     options = {"container": "node", "stdin": False, "tty": False}
     assert asked == [("team-a", "llama-node-0-1-abcde", ["ls", "-l", "--", "a b"], options)]
 
@@ -109,10 +110,6 @@ async def test_local_processes_get_the_protocol_that_they_know(
     assert asked[0][3]["protocols"] == ("v4.channel.k8s.io",)
 
 
-def _no_pods(world: TrainJobObjects) -> None:
-    world.without_pods()
-
-
 def _hidden(world: TrainJobObjects) -> None:
     world.without_pods()
     world.unread["Pod"] = "pods is forbidden"
@@ -129,8 +126,12 @@ def _crashes(world: TrainJobObjects) -> None:
 @pytest.mark.parametrize(
     ("change", "words", "said"),
     [
-        (_no_pods, [], "no pod that trains has rank 0; see trainerctl get llama -n team-a"),
-        (_no_pods, ["--step", "\x1b[2J"], "no pod of step \\x1b[2J has rank 0"),
+        (
+            TrainJobObjects.without_pods,
+            [],
+            "no pod that trains has rank 0; see trainerctl get llama -n team-a",
+        ),
+        (TrainJobObjects.without_pods, ["--step", "\x1b[2J"], "no pod of step \\x1b[2J has rank 0"),
         (_hidden, [], "the pods cannot be read: pods is forbidden"),
         (_simulated, [], "--run-processes"),
         (
@@ -179,14 +180,6 @@ async def test_a_refusal_names_the_permission(asked: list[Any], monkeypatch: pyt
     monkeypatch.setattr(kubernetes_asyncio, "execute", refuse)
     with pytest.raises(ForbiddenError, match="kubectl auth can-i create pods/exec -n team-a"):
         await run("llama", "--", "ls")
-
-
-async def test_the_output_is_passed_on_as_it_is(
-    asked: list[Any], capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert await run("llama", "--", "ls") == 5
-
-    assert capfdbinary.readouterr() == (b"out\x1b[0m\n", b"err\n")
 
 
 @pytest.mark.real_time
