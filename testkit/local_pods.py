@@ -72,9 +72,20 @@ def commands(is_wanted: Callable[[psutil.Process], bool]) -> list[str]:
 async def finished(pod: Pod, settings: Settings) -> PodRunner:
     """Return the runner of a pod that has ended by itself."""
     async with running(pod, settings) as runner:
-        with anyio.fail_after(60):
-            await runner.finished.wait()
+        await end_of(runner)
     return runner
+
+
+async def end_of(runner: PodRunner) -> None:
+    """Return once a pod has ended."""
+    with anyio.fail_after(60):
+        await runner.finished.wait()
+
+
+async def stop(runner: PodRunner, grace: float) -> None:
+    """Stop a pod with a grace period in seconds, and return once it has ended."""
+    runner.stop(grace)
+    await end_of(runner)
 
 
 async def until(condition: Callable[[], bool], reason: str) -> None:

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from controller_runtime import reconcile
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.core.v1 import Container, Node, Pod
+from controller_runtime.apis.core.v1 import ContainerStateTerminated, Node, Pod
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import NotFoundError, ServerError
-from testkit.local_pods import UID
+from testkit.local_pods import UID, container, new_pod, until
 
 from trainerctl.localcluster.nodes import NodeShape, node
 from trainerctl.localcluster.podlogs import LogError, RemovedPods
@@ -67,6 +67,13 @@ class _World:
         found: Pod = await self.client.get(Pod, REQUEST)
         return found
 
+    async def run_has_ended(self) -> None:
+        def ended() -> bool:
+            runner = self.kubelet.runner("team", "web")
+            return runner is not None and runner.finished.is_set()
+
+        await until(ended, "the containers have ended")
+
     async def log(self, query: str = "", container: str = "main") -> bytes:
         return b"".join(
             [each async for each in self.logs.log(f"/containerLogs/team/web/{container}?{query}")]
@@ -86,14 +93,17 @@ async def _world(client: Any, settings: Settings) -> AsyncIterator[_World]:
 
 
 def _pod(*command: str, uid: str = UID, status: dict[str, Any] | None = None, **spec: Any) -> Pod:
-    container = {"name": "main", "image": "i", "command": list(command)}
-    return Pod.from_dict(
-        {
-            "metadata": {"name": "web", "namespace": "team", "uid": uid},
-            "spec": {"nodeName": "node-0", "restartPolicy": "Never", "containers": [container], **spec},
-            "status": {"phase": "Pending", **(status or {})},
-        }
-    )
+    pod = new_pod(container(*command), **{"nodeName": "node-0", **spec}).to_dict()
+    pod["metadata"]["uid"] = uid
+    return Pod.from_dict({**pod, "status": {"phase": "Pending", **(status or {})}})
+
+
+def _end(pod: Pod) -> ContainerStateTerminated:
+    """Return how the only container of a pod has ended."""
+    (status,) = pod.status.container_statuses or []
+    assert status.state is not None
+    assert status.state.terminated is not None
+    return status.state.terminated
 
 
 async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
@@ -102,10 +112,7 @@ async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
     async with _world(client, settings) as world:
         pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
         assert await world.log() == b"hi\n"
-    (status,) = pod.status.container_statuses or []
-    assert status.state is not None
-    assert status.state.terminated is not None
-    assert status.state.terminated.exit_code == 3
+    assert _end(pod).exit_code == 3
     conditions = {each.type: each.status for each in pod.status.conditions or []}
     assert conditions["Own"] == "True", "a condition of another writer stays"
     assert conditions["Ready"] == "False"
@@ -113,18 +120,12 @@ async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
     assert len(writes) <= 5, writes
 
 
-async def test_a_pod_waits_with_an_event_while_the_disk_is_full(settings: Settings) -> None:
-    events: list[tuple[str, str]] = []
-    settings = replace(
-        settings, retry=0.05, record=lambda pod, reason, message: events.append((reason, message))
-    )
+async def test_a_pod_waits_with_an_event_while_the_disk_is_full(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
     settings.hosts.path("team").symlink_to("/dev/full")
     async with _world(FakeClient(_pod("true")), settings) as world:
-
-        async def reported() -> bool:
-            return bool(events)
-
-        await eventually(reported, timeout=60, reason="it is reported")
+        await until(lambda: bool(events), "it is reported")
         settings.hosts.path("team").unlink()
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the pod has ended")
     assert events == [("FailedMount", "MountVolume.SetUp failed: [Errno 28] No space left on device")]
@@ -173,26 +174,18 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
         removed.metadata.finalizers = []
         await client.update(removed)
         world.add(REQUEST)
-
-        async def gone() -> bool:
-            return not (settings.directory / "pods" / UID).exists()
-
-        await eventually(gone, timeout=30, reason="its folder is removed")
+        await until(lambda: not settings.pod(UID).exists(), "its folder is removed")
 
 
 @pytest.mark.parametrize(("policy", "message"), [("FallbackToLogsOnError", "no shard 7"), ("File", "")])
 async def test_the_message_of_a_failed_container_is_the_end_of_its_log_if_the_policy_says_so(
     settings: Settings, policy: str, message: str
 ) -> None:
-    pod = _pod()
-    main = {"name": "main", "command": ["sh", "-c", "echo no shard 7; exit 3"]}
-    pod.spec.containers = [Container.from_dict({**main, "terminationMessagePolicy": policy})]
+    pod = _pod("sh", "-c", "echo no shard 7; exit 3")
+    (pod.spec.containers or [])[0].termination_message_policy = policy
     async with _world(FakeClient(pod), settings) as world:
         found = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
-        (status,) = found.status.container_statuses or []
-        assert status.state is not None
-        assert status.state.terminated is not None
-        assert (status.state.terminated.message or "").strip() == message
+        assert (_end(found).message or "").strip() == message
 
 
 async def test_the_log_and_the_end_of_a_removed_pod_are_kept(settings: Settings) -> None:
@@ -203,11 +196,7 @@ async def test_the_log_and_the_end_of_a_removed_pod_are_kept(settings: Settings)
         await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
         await client.delete(pod, grace_period_seconds=0)
         world.add(REQUEST)
-
-        async def kept() -> bool:
-            return bool(world.removed.of("team", "llama"))
-
-        await eventually(kept, timeout=30, reason="the pod is kept")
+        await until(lambda: bool(world.removed.of("team", "llama")), "the pod is kept")
         (found,) = world.removed.of("team", "llama")
         (status,) = found.maps("status", "containerStatuses")
         assert status["state"]["terminated"]["exitCode"] == 3
@@ -249,10 +238,7 @@ async def test_a_pod_that_is_deleted_before_its_kubelet_starts_ends_without_runn
         pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has ended")
         with pytest.raises(LogError, match="waiting to start"):
             await world.log()
-    (found,) = pod.status.container_statuses or []
-    assert found.state is not None
-    assert found.state.terminated is not None
-    assert found.state.terminated.message == "The container was stopped before it started"
+    assert _end(pod).message == "The container was stopped before it started"
 
 
 async def test_a_pod_that_vanishes_ends_and_another_of_its_name_runs(settings: Settings) -> None:
@@ -282,11 +268,7 @@ async def test_a_status_is_written_when_the_server_is_back(settings: Settings) -
     client = FakeClient(_pod("true"))
     wrapped = interceptor.wrap(client, interceptor.Funcs(subresource_patch=refuse))
     async with _world(wrapped, settings) as world:
-        runner = None
-        with anyio.fail_after(30):
-            while runner is None or not runner.finished.is_set():
-                runner = world.kubelet.runner("team", "web")
-                await anyio.sleep(0.01)
+        await world.run_has_ended()
         assert (await client.get(Pod, REQUEST)).status.phase == "Pending"
         away[0] = False
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the status arrives")
@@ -303,19 +285,11 @@ async def test_an_end_that_a_kubelet_could_not_report_is_reported_by_the_next(
     async with _world(
         interceptor.wrap(client, interceptor.Funcs(subresource_patch=refuse)), settings
     ) as world:
-
-        async def ended() -> bool:
-            runner = world.kubelet.runner("team", "web")
-            return runner is not None and runner.finished.is_set()
-
-        await eventually(ended, timeout=60, reason="the container has ended")
+        await world.run_has_ended()
     async with _world(client, settings) as world:
         pod = await world.until(lambda pod: pod.status.phase in ("Succeeded", "Failed"), "the pod has ended")
         assert await world.log() == b"ran\n"
-    (found,) = pod.status.container_statuses or []
-    assert found.state is not None
-    assert found.state.terminated is not None
-    assert (pod.status.phase, found.state.terminated.exit_code) == (phase, code)
+    assert (pod.status.phase, _end(pod).exit_code) == (phase, code)
 
 
 async def test_a_condition_that_another_writer_has_changed_is_written_again(settings: Settings) -> None:
@@ -339,17 +313,8 @@ def _ready(pod: Pod) -> str:
 async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
     began = "2026-01-01T00:00:00Z"
     left = await anyio.open_process(["sleep", "7915"], env={process.IDENTITY: f"{UID}-main-1"})
-    ran = {
-        "name": "main",
-        "image": "i",
-        "imageID": "",
-        "restartCount": 1,
-        "containerID": f"process://{UID}-main-1",
-    }
-    status = {
-        "phase": "Running",
-        "containerStatuses": [{**ran, "ready": True, "state": {"running": {"startedAt": began}}}],
-    }
+    ran = {"name": "main", "restartCount": 1, "containerID": f"process://{UID}-main-1"}
+    status = {"phase": "Running", "containerStatuses": [{**ran, "state": {"running": {"startedAt": began}}}]}
     async with _world(FakeClient(_pod("true", status=status)), settings) as world:
         pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
     with anyio.fail_after(60):
@@ -357,12 +322,7 @@ async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Se
     await left.aclose()
     (found,) = pod.status.container_statuses or []
     assert found.restart_count == 1
-    assert found.state is not None
-    assert found.state.terminated is not None
-    assert (found.state.terminated.reason, found.state.terminated.started_at) == (
-        "ContainerStatusUnknown",
-        began,
-    )
+    assert (_end(pod).reason, _end(pod).started_at) == ("ContainerStatusUnknown", began)
 
 
 async def test_a_container_whose_start_was_not_reported_does_not_run_twice(settings: Settings) -> None:
@@ -370,13 +330,7 @@ async def test_a_container_whose_start_was_not_reported_does_not_run_twice(setti
     log.mkdir(parents=True)  # the earlier kubelet has started the process, and ended before it wrote a status
     async with _world(FakeClient(_pod("echo", "again")), settings) as world:
         pod = await world.until(lambda pod: pod.status.phase in ("Succeeded", "Failed"), "the pod has ended")
-    (found,) = pod.status.container_statuses or []
-    assert found.state is not None
-    assert found.state.terminated is not None
-    assert (found.state.terminated.exit_code, found.state.terminated.reason) == (
-        137,
-        "ContainerStatusUnknown",
-    )
+    assert (_end(pod).exit_code, _end(pod).reason) == (137, "ContainerStatusUnknown")
     assert not list(log.iterdir())
 
 

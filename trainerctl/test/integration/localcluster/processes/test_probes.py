@@ -5,11 +5,10 @@
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ContainerStateRunning
 from controller_runtime.envtest import Authority, free_ports
-from testkit.local_pods import UID, container, finished, new_pod, read_log, running, until
+from testkit.local_pods import UID, container, finished, new_pod, read_log, running, stop, until
 
 from trainerctl.localcluster.processes.settings import Settings
 
@@ -68,9 +67,7 @@ async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
     pod = new_pod(container("sh", "-c", script, livenessProbe=probe, lifecycle=hook))
     async with running(pod, settings) as runner:
         await until(lambda: "up" in read_log(settings), "it runs")
-        runner.stop(4)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 4)
     assert read_log(settings).splitlines().count("term") == 1
     assert (settings.pod(UID) / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
     assert not [reason for reason, _ in events if reason == "Killing"]
@@ -106,33 +103,6 @@ async def test_hooks_run_after_the_start_and_before_each_end(
     assert events == [said, ("Killing", f"Container main {reason}"), ("FailedPreStopHook", "exit code 3")]
 
 
-async def test_readiness_follows_http(settings: Settings) -> None:
-    code = (
-        "import http.server, os, pathlib\n"
-        "class H(http.server.BaseHTTPRequestHandler):\n"
-        "    def do_GET(self):\n"
-        "        self.send_response(200 if pathlib.Path('ok').exists() else 503)\n"
-        "        self.end_headers()\n"
-        "s = http.server.ThreadingHTTPServer((os.environ['IP'], int(os.environ['PORT'])), H)\n"
-        "s.serve_forever()\n"
-    )
-    probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
-    (port,) = free_ports(1)
-    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-    env.append({"name": "PORT", "value": str(port)})
-    ports = [{"name": "web", "containerPort": port}]
-    folder = settings.pod(UID) / "containers" / "main" / "work"
-    pod = new_pod(container("python", "-c", code, readinessProbe=probe, env=env, ports=ports))
-    async with running(pod, settings) as runner:
-        record = runner.record.containers[0]
-        await until(lambda: isinstance(record.state, ContainerStateRunning), "it runs")
-        assert not record.ready
-        (folder / "ok").touch()
-        await until(lambda: record.ready, "it is ready")
-        (folder / "ok").unlink()
-        await until(lambda: not record.ready, "it is not ready")
-
-
 async def test_readiness_follows_https(
     settings: Settings, events: list[tuple[str, str]], tmp_path: Path
 ) -> None:
@@ -151,13 +121,16 @@ async def test_readiness_follows_https(
         "        peer.recv(999); peer.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n')\n"
     )
     (port,) = free_ports(1)
-    get = {"port": port, "scheme": "HTTPS"}
+    get = {"port": "web", "scheme": "HTTPS"}
+    ports = [{"name": "web", "containerPort": port}]
     probe = {"httpGet": get, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
     env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     env.append({"name": "PORT", "value": str(port)})
-    pod = new_pod(container("python", "-c", code, readinessProbe=probe, env=env))
+    pod = new_pod(container("python", "-c", code, readinessProbe=probe, env=env, ports=ports))
     async with running(pod, settings) as runner:
         record = runner.record.containers[0]
+        await until(lambda: isinstance(record.state, ContainerStateRunning), "it runs")
+        assert not runner.record.containers[0].ready
         await until(lambda: record.ready or runner.finished.is_set(), "it is ready")
         assert record.ready
     assert any(reason == "Unhealthy" and "EOF" in message for reason, message in events)

@@ -11,12 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, ContainerStateRunning, ContainerStateWaiting, Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ServerError
-from testkit.local_pods import UID, container, exit_code, new_pod, read_log, running, until
+from testkit.local_pods import UID, container, end_of, exit_code, new_pod, read_log, running, stop, until
 
 from trainerctl.localcluster.processes.settings import Settings
 
@@ -35,9 +34,7 @@ async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[t
             "it waits",
         )
         assert ("Failed", 'Error: secret "s" not found') in events
-        runner.stop(1)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 1)
     assert runner.record.phase == "Failed"
 
 
@@ -52,8 +49,7 @@ async def test_a_container_waits_until_the_machine_allows_another_process(
         assert state == ContainerStateWaiting(
             reason="CreateContainerError", message="[Errno 24] Too many open files"
         )
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await end_of(runner)
     assert (exit_code(runner), runner.record.containers[0].restarts) == (0, 0)
     assert read_log(settings) == "ran\n"
 
@@ -83,8 +79,7 @@ async def test_a_key_that_is_missing_in_a_config_map_is_waited_for(
         made = await client.get(ConfigMap, made.key)
         made.data = {"k": "value"}
         await client.update(made)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await end_of(runner)
     assert read_log(settings) == "value\n"
     assert events == [("Failed", "Error: couldn't find key k in ConfigMap team/c")]
 
@@ -103,8 +98,7 @@ async def test_a_container_that_is_started_again_gets_the_present_value_of_a_con
         made.data = {"k": "second"}
         await client.update(made)
         (tmp_path / "go").touch()
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await end_of(runner)
     assert runner.record.containers[0].restarts == 1
 
 
