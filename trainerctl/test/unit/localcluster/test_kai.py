@@ -11,7 +11,6 @@ import yaml
 from controller_runtime.envtest import EnvtestError
 from pkg.podgrouper import Rules, rules_of
 
-import trainerctl
 from trainerctl.localcluster import kai
 
 
@@ -75,13 +74,6 @@ def test_the_manager_may_group_pods_and_the_default_queue_exists() -> None:
     (role,) = (each["metadata"]["name"] for each in made if each["kind"] == "ClusterRole")
     assert bound[role] == [account]
     assert [each["metadata"]["name"] for each in kai.queues()] == [kai.PARENT_QUEUE, "default-queue"]
-
-
-@pytest.mark.parametrize("flag", ["--kai-scheduler", "--kai-binder", "--kai-crds"])
-def test_scheduler_and_binder_are_required_together(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "never-made", flag, "/a"]) == 2
-
-    assert "--kai-scheduler and --kai-binder are required together" in capsys.readouterr().err
 
 
 def test_no_server_of_the_programs_listens_beyond_loopback(programs: kai.Programs) -> None:

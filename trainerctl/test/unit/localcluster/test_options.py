@@ -1,19 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The releases of a local cluster, and the feature gates of Kubernetes' own gangs."""
+"""The releases of a local cluster and the modules of their programs, and the feature gates of Kubernetes' own gangs."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import re
 
 import pytest
-from controller_runtime.envtest import EnvtestError
+from controller_runtime.envtest import ETCD, EnvtestError, Tool, ToolGroup, kube_tool
 from pkg import shipped
 
-import trainerctl
 from trainerctl.localcluster.options import Options
-from trainerctl.localcluster.tools import JOBSETS, KUBERNETES_RELEASES
+from trainerctl.localcluster.tools import JOBSET, JOBSETS, KUBERNETES_RELEASES, KWOK, programs
 
 
 @pytest.mark.parametrize("kubernetes", KUBERNETES_RELEASES)
@@ -96,30 +94,6 @@ def test_every_role_of_a_feature_gate_is_known() -> None:
     assert set(Options(manager_gates=every).gated_roles) == needed
 
 
-@pytest.mark.parametrize(
-    ("gates", "message"),
-    [
-        ("Unknown=true", "unrecognized feature gate: Unknown; the gates are "),
-        ("TrainJobStatus", 'missing bool value for "TrainJobStatus"'),
-    ],
-)
-def test_wrong_feature_gates_are_one_line(
-    gates: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "no-such", "--feature-gates", gates]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("flag", ["--kubernetes", "--jobset"])
-def test_the_command_names_the_releases_that_are_pinned(
-    flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 2
-    assert "9.9 is not among the pinned releases: " in capsys.readouterr().err
-
-
 def test_simulated_nodes_alone_need_kwok() -> None:
     assert "kwok" in {tool.name for tool in Options().tools}
     assert "kwok" not in {tool.name for tool in Options(run_processes=True).tools}
@@ -131,13 +105,29 @@ def test_processes_need_linux() -> None:
         Options(run_processes=True).check("darwin")
 
 
-def test_images_need_processes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "python").symlink_to(sys.executable)
-    assert trainerctl.main(["cluster", "up", "--name", "none", "--image", f"a={tmp_path}"]) != 0
-    assert "--image needs --run-processes" in capsys.readouterr().err
+NEWER = {"k8s.io/cri-api", "k8s.io/cri-client"}
+"""Modules that kwok needs in another version than Kubernetes; together they have only four packages."""
 
 
-def test_an_image_needs_a_folder_with_a_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
-        trainerctl.main(["cluster", "up", "--run-processes", "--image", f"a={tmp_path}"])
-    assert f"{tmp_path} has no executable python" in capsys.readouterr().err
+def versions(group: ToolGroup) -> dict[str, str]:
+    """Return the version of each module of a group, after replacements."""
+    text = (group.directory / "go.mod").read_text()
+    required: dict[str, str] = dict(re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
+    replaced: dict[str, str] = dict(re.findall(r"^\s+(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+    return {module: replaced.get(module, version) for module, version in required.items()}
+
+
+@pytest.mark.parametrize("tool", [ETCD, JOBSET, KWOK], ids=lambda tool: tool.name)
+def test_shared_modules_have_the_versions_of_the_kubernetes_group(tool: Tool) -> None:
+    kubernetes = versions(kube_tool("kube-apiserver").group)
+    own = versions(tool.group)
+    shared = (own.keys() & kubernetes.keys()) - NEWER
+    assert len(shared) > 30
+    assert {name: own[name] for name in shared} == {name: kubernetes[name] for name in shared}
+    if tool is not ETCD:
+        assert "k8s.io/client-go" in shared
+
+
+def test_the_programs_of_a_default_cluster_come_from_these_groups() -> None:
+    groups = {tool.group for tool in programs()}
+    assert groups == {ETCD.group, JOBSET.group, KWOK.group, kube_tool("kube-apiserver").group}
