@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that use a cluster at the same time."""
+"""Commands that use a local cluster, and its logs."""
 
 import shutil
 from pathlib import Path
@@ -9,6 +9,7 @@ import anyio
 import pytest
 from controller_runtime.envtest import Component, Supervisor, file_lock
 
+import trainerctl
 from trainerctl.cli import cluster, parser
 from trainerctl.cli.terminal import Console
 from trainerctl.localcluster.names import state_directory
@@ -43,22 +44,10 @@ async def test_a_command_that_waited_for_the_removal_of_its_cluster_reports_that
     assert not await anyio.Path(directory).exists()
 
 
-async def test_flags_that_change_no_cluster_are_named(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def is_up(_cluster: object) -> bool:
-        return True
-
-    monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.is_up", is_up)
-    line = ["cluster", "up", "--nodes", "3", "--coscheduling", "--prometheus"]
-    assert await cluster.up_command(parser.parse(line), Console(), Console(stderr=True)) == 0
-    assert "--nodes, --coscheduling, --prometheus had no effect" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "components", [[], [Component("trainer-controller-manager", ["/manager"])]], ids=["absent", "running"]
 )
-async def test_the_manager_of_an_existing_cluster_stays_as_it_is(
+async def test_flags_that_do_not_change_an_existing_cluster_and_its_manager_are_named(
     components: list[Component],
     directory: Path,
     capsys: pytest.CaptureFixture[str],
@@ -69,10 +58,11 @@ async def test_the_manager_of_an_existing_cluster_stays_as_it_is(
 
     monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.is_up", is_up)
     State("https://127.0.0.1:1", "", 0, components).write(directory)
-    arguments = parser.parse(["cluster", "up", "--without-manager"])
-    assert await cluster.up_command(arguments, Console(), Console(stderr=True)) == 0
+    line = "cluster up --nodes 3 --gpus 1 --coscheduling --without-manager"
+    assert await cluster.up_command(parser.parse(line.split()), Console(), Console(stderr=True)) == 0
     said = capsys.readouterr().err
-    assert ("--without-manager had no effect" in said) == bool(components)
+    last = ", --without-manager" if components else ""
+    assert f"--nodes, --gpus, --coscheduling{last} had no effect" in said
     assert ("The manager was not started" in said) == (not components)
 
 
@@ -128,3 +118,50 @@ async def test_the_state_of_each_component_is_shown_and_the_cluster_is_healthy_i
         supervisor.kill()
     assert (await shown("list"))[1][1:] == [["default", "stopped", "3", kubeconfig]]
     assert await shown("status", "--name", "other") == (1, [])
+
+
+@pytest.fixture
+def logs(directory: Path) -> Path:
+    folder = directory / "logs"
+    folder.mkdir()
+    (folder / "etcd.log").write_text("one\ntwo\nthree\nhalf a l")
+    (folder / "kwok.log").write_text("\x1b[31mred\n")
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = trainerctl.main(["cluster", "logs", *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_one_component_is_printed_as_it_is_and_several_with_their_names(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "etcd", "--tail", "2") == (0, "three\nhalf a l\n", "")
+    code, out, _ = run(capsys)
+    assert (code, out.splitlines()) == (
+        0,
+        ["etcd: one", "etcd: two", "etcd: three", "etcd: half a l", r"kwok: \x1b[31mred"],
+    )
+
+
+def test_an_unknown_component_or_cluster_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "nope") == (1, "", "trainerctl: no log of nope; there are logs of etcd, kwok\n")
+    assert run(capsys, "--name", "other") == (1, "", "trainerctl: cluster other has no logs\n")
+
+
+async def test_new_lines_follow_and_half_a_line_waits_for_its_end(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parsed = parser.parse(["cluster", "logs", "etcd", "--follow", "--tail", "0"])
+    with anyio.move_on_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.logs_command, parsed, Console(), Console(stderr=True))
+            await anyio.sleep(1)
+            with (logs / "etcd.log").open("a") as file:
+                file.write("ine\nfour\n")
+            await anyio.sleep(1)
+            tasks.cancel_scope.cancel()
+
+    assert capsys.readouterr().out == "half a line\nfour\n"
