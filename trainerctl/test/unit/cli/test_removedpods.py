@@ -13,12 +13,16 @@ from trainerctl.cli import removedpods
 from trainerctl.localcluster.state import State
 
 
-def test_the_log_of_a_removed_pod_is_that_of_its_last_run_or_of_the_run_before(tmp_path: Path) -> None:
+def write_two_runs(removed: Path) -> None:
     for run in (1, 2):
-        folder = tmp_path / "uid-a" / "logs" / "node" / str(run)
+        folder = removed / "uid-a" / "logs" / "node" / str(run)
         folder.mkdir(parents=True)
         lines = (f"2026-01-01T00:00:00.000000Z F {text}\n" for text in ("step", f"run{run}"))
         (folder / "0.log").write_text("".join(lines))
+
+
+def test_the_log_of_a_removed_pod_is_that_of_its_last_run_or_of_the_run_before(tmp_path: Path) -> None:
+    write_two_runs(tmp_path)
     pod = LiveObject({"metadata": {"uid": "uid-a"}})
 
     assert list(removedpods.log(tmp_path, pod, "node", tail=1)) == ["run2"]
@@ -42,10 +46,7 @@ def test_only_the_cluster_with_the_address_of_the_api_server_is_read(
 def test_the_log_of_a_container_that_crashed_before_it_was_stopped_is_that_of_the_crash(
     tmp_path: Path,
 ) -> None:
-    for run in (1, 2):
-        folder = tmp_path / "uid-a" / "logs" / "node" / str(run)
-        folder.mkdir(parents=True)
-        (folder / "0.log").write_text(f"2026-01-01T00:00:00.000000Z F run{run}\n")
+    write_two_runs(tmp_path)
     labels = {"jobset.sigs.k8s.io/jobset-name": "llama"}
     metadata = {"name": "a", "namespace": "team-a", "uid": "uid-a", "labels": labels}
     stopped = {"exitCode": 143, "finishedAt": "2026-01-01T00:01:00Z"}
@@ -61,4 +62,4 @@ def test_the_log_of_a_container_that_crashed_before_it_was_stopped_is_that_of_th
 
     found = removedpods.with_removed(tmp_path, Snapshot(job, datetime(2026, 1, 2, tzinfo=UTC)))
 
-    assert found.logs == {("a", "node"): ["run1"]}
+    assert found.logs == {("a", "node"): ["step", "run1"]}

@@ -4,16 +4,16 @@
 
 import io
 import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import yaml
-from controller_runtime.machinery.printable import printable_line
+from testkit.builders import train_job_document
 
-import trainerctl
 from trainerctl.cli import streams
 from trainerctl.cli.terminal import Console, columns, json_text, yaml_text
 
+Tool = Callable[..., tuple[int, str, str]]
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b1m \u202eabc [bold]b[/] :smile: \r\x7f"
 
 
@@ -55,34 +55,29 @@ def test_nothing_is_cut_unless_it_is_a_terminal() -> None:
     assert "ccc…" in shown.getvalue()
 
 
-def test_every_column_stays_readable_in_a_narrow_terminal() -> None:
-    pod = "      Pod/a-train-job-with-a-rather-long-name-node-0-1-fpwbx"
-    lines = [
-        text.plain
-        for text in columns(("NAME", "STATE", "AGE", "DETAIL"), [(pod, "Running", "3s", "node-1")], room=50)
-    ]
-    assert lines == [
-        "NAME                          STATE    AGE  DETAIL",
-        "      Pod/a-tr…ode-0-1-fpwbx  Running  3s   node-1",
-    ]
-    assert max(map(len, lines)) <= 50
-
-
-def test_several_long_columns_leave_room_for_the_last_one() -> None:
-    head = ("AGE", "REASON", "OBJECT", "MESSAGE")
-    row = (
-        "24s (x2)",
-        "RestartJobSetFailurePolicyAction",
-        "Pod/a-training-node-0-1-fpwbx",
-        "0/2 nodes are available",
-    )
-
-    lines = [text.plain for text in columns(head, [row], room=60)]
-
-    assert lines == [
-        "AGE       REASON        OBJECT                  MESSAGE",
-        "24s (x2)  Restar…ction  Pod/a-train…-0-1-fpwbx  0/2 nodes a…",
-    ]
+@pytest.mark.parametrize(
+    ("head", "row", "room", "shown"),
+    [
+        (
+            ("NAME", "STATE", "AGE", "DETAIL"),
+            ("      Pod/a-train-job-with-a-rather-long-name-node-0-1-fpwbx", "Running", "3s", "node-1"),
+            50,
+            ["NAME                          STATE    AGE  DETAIL", "      Pod/a-tr…ode-0-1-fpwbx  Running  3s   node-1"],
+        ),
+        (
+            ("AGE", "REASON", "OBJECT", "MESSAGE"),
+            ("24s (x2)", "RestartJobSetFailurePolicyAction", "Pod/a-training-node-0-1-fpwbx", "0/2 nodes are available"),
+            60,
+            ["AGE       REASON        OBJECT                  MESSAGE", "24s (x2)  Restar…ction  Pod/a-train…-0-1-fpwbx  0/2 nodes a…"],
+        ),
+    ],
+    ids=["one is long", "all are long"],
+)  # fmt: skip
+def test_every_column_stays_readable_in_a_narrow_terminal(
+    head: tuple[str, ...], row: tuple[str, ...], room: int, shown: list[str]
+) -> None:
+    assert [text.plain for text in columns(head, [row], room=room)] == shown
+    assert max(map(len, shown)) <= room
 
 
 def test_a_shortened_text_at_the_edge_has_one_ellipsis() -> None:
@@ -103,10 +98,6 @@ def test_columns_line_up_numbers_to_the_right() -> None:
     assert lines == ["A   PODS  B", "x      7  y", "名   100"]
 
 
-def test_a_name_stays_on_its_line() -> None:
-    assert printable_line("a\nkind: Secret\tb") == "a\\nkind: Secret\\tb"
-
-
 def test_a_line_is_one_line() -> None:
     console, file = printed()
     console.say("a\nTo do:", ("b\r\u2028c", "bold"), "\td")
@@ -119,28 +110,17 @@ def test_the_lines_of_an_error_cannot_be_mistaken_for_others(capsys: pytest.Capt
     assert capsys.readouterr().err == "trainerctl: a\n  trainerctl: all is well\\r\\x85b\\u200b\n"
 
 
-def test_a_comment_in_rendered_yaml_cannot_be_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(
-        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
-        'metadata: {name: a, namespace: "team\\nkind: Secret"}\nspec: {runtimeRef: {name: torch-distributed}}\n'
-    )
-    trainerctl.main(["render", "-f", str(file)])
-    assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith("kind: Secret")]
+def test_a_comment_in_rendered_yaml_cannot_be_left(tool: Tool) -> None:
+    _, out, _ = tool("render", train_job_document("team\nkind: Secret", "torch-distributed"))
+    assert not [line for line in out.splitlines() if line.startswith("kind: Secret")]
 
 
 @pytest.mark.parametrize("command", ["render", "explain", "validate", "group"])
-def test_no_command_obeys_a_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "\\x1b[31m[bold]b[/]"
-    file = tmp_path / "in.yaml"
-    file.write_text(
-        f'apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {{name: "{text}"}}\n'
-        f'spec: {{runtimeRef: {{name: "{text}"}}, trainer: {{command: ["{text}"]}}}}\n---\n'
-        f'apiVersion: v1\nkind: Pod\nmetadata: {{name: "{text}"}}\nspec: {{schedulerName: "{text}"}}\n'
-    )
-    trainerctl.main([command, "-f", str(file)])
-    said = "".join(capsys.readouterr())
+def test_no_command_obeys_a_file(command: str, tool: Tool) -> None:
+    text = "\x1b[31m[bold]b[/]"
+    job = train_job_document(runtime=text, name=text, trainer={"command": [text]})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": text}, "spec": {"schedulerName": text}}
+    _, *written = tool(command, job, pod)
+    said = "".join(written)
     assert "\x1b" not in said
     assert "\\x1b[31m[bold]b[/]" in said

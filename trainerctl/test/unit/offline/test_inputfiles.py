@@ -94,7 +94,6 @@ async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> N
         ),
         (MAP + "---\n- a\n", "job.yaml: document 2, [0]: a map is expected"),
         (MAP + "---\nkind: A\n", "job.yaml:5: document 2: apiVersion is missing or not a string"),
-        ("apiVersion: v1\nkind: A\nmetadata: 3\n", "job.yaml:3: document 1 (A): metadata: a map is expected"),
         ("# nothing\n", "job.yaml: contains no Kubernetes objects"),
         (
             f"{MAP}---\n{JOB}spec:\n  runtimeRef: {{name: x}}\n  trainer:\n    numNodes: three\n",
