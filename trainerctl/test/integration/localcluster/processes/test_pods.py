@@ -21,11 +21,13 @@ from testkit.local_pods import (
     UID,
     commands_below,
     container,
+    end_of,
     exit_code,
     finished,
     new_pod,
     read_log,
     running,
+    stop,
     until,
 )
 
@@ -87,9 +89,7 @@ async def test_sidecars_are_stopped_after_the_others_the_last_one_first(
     async with running(pod, settings) as runner:
         for name in ("one", "two", "main"):
             await until(lambda name=name: "up" in read_log(settings, name), f"{name} runs")  # type: ignore[misc]
-        runner.stop(60)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 60)
     assert ends.read_text().split() == ["main", "two", "one"]
 
 
@@ -113,8 +113,7 @@ async def test_a_sidecar_that_ends_while_its_pod_ends_is_not_started_again(
             runner.stop(60)
         else:
             (tmp_path / "go").touch()
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await end_of(runner)
     ended = runner.record.init[0]
     assert ended.restarts == 0
     assert isinstance(ended.state, ContainerStateTerminated)
@@ -129,9 +128,7 @@ async def test_sidecars_are_killed_at_the_end_of_the_grace_that_the_others_used_
     pod = new_pod(container("sh", "-c", script), initContainers=[sidecar])
     async with running(pod, settings) as runner:
         await until(lambda: "up" in read_log(settings), "it runs")
-        runner.stop(0.2)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 0.2)
     assert exit_code(runner) == 137
 
 
@@ -176,33 +173,26 @@ async def test_a_container_that_waits_to_be_restarted_can_be_stopped(
         )
         assert isinstance(state.state, ContainerStateWaiting)
         assert state.state.reason == "CrashLoopBackOff"
-        runner.stop(5)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 5)
     assert exit_code(runner) == 4
     assert runner.record.phase == "Failed"
 
 
-async def test_stop_ends_a_process_that_handles_sigterm(settings: Settings) -> None:
-    script = "trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+@pytest.mark.parametrize(
+    ("trap", "daemon", "grace", "code"),
+    [("echo term; exit 5", "", 60, 5), ("", "setsid sleep 4567 &", 0.2, 137)],
+    ids=["it handles SIGTERM", "it ignores SIGTERM, and a daemon has left the session"],
+)
+async def test_stop_ends_or_kills_all_processes(
+    settings: Settings, trap: str, daemon: str, grace: float, code: int
+) -> None:
+    script = f"trap '{trap}' TERM; {daemon} echo up; while :; do sleep 0.05; done"
     async with running(new_pod(container("sh", "-c", script)), settings) as runner:
         await until(lambda: "up" in read_log(settings), "it runs")
-        runner.stop(60)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
-    assert exit_code(runner) == 5
-    assert "term" in read_log(settings)
-
-
-async def test_stop_kills_processes_that_ignore_sigterm_or_left_the_session(settings: Settings) -> None:
-    script = "trap '' TERM; setsid sleep 4567 & echo up; while :; do sleep 0.05; done"
-    async with running(new_pod(container("sh", "-c", script)), settings) as runner:
-        await until(lambda: "up" in read_log(settings), "it runs")
-        runner.stop(0.2)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, grace)
         assert not commands_below(settings.directory)
-    assert exit_code(runner) == 137
+    assert exit_code(runner) == code
+    assert ("term" in read_log(settings)) == bool(trap)
 
 
 async def test_a_shorter_grace_replaces_a_longer_one(settings: Settings) -> None:
@@ -212,9 +202,7 @@ async def test_a_shorter_grace_replaces_a_longer_one(settings: Settings) -> None
         await until(lambda: "up" in read_log(settings), "it runs")
         runner.stop(10_000)
         await anyio.sleep(0.3)
-        runner.stop(0)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 0)
     assert exit_code(runner) == 137
 
 
@@ -222,20 +210,13 @@ async def test_a_shorter_grace_replaces_a_longer_one(settings: Settings) -> None
 async def test_a_pod_that_is_stopped_while_it_starts_ends(settings: Settings, delay: float) -> None:
     async with running(new_pod(container("sleep", "5678")), settings) as runner:
         await anyio.sleep(delay)
-        runner.stop(5)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await stop(runner, 5)
         assert not commands_below(settings.directory)
     assert runner.record.phase == "Failed"
 
 
 async def test_processes_that_outlive_the_first_one_are_ended(settings: Settings) -> None:
     await finished(new_pod(container("sh", "-c", "setsid sleep 7890 & exit 0")), settings)
-
-
-async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
-    runner = await finished(new_pod(container("sleep", "9012"), activeDeadlineSeconds=1), settings)
-    assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
 
 
 async def test_a_deadline_passes_while_the_machine_sleeps(settings: Settings) -> None:
@@ -245,8 +226,7 @@ async def test_a_deadline_passes_while_the_machine_sleeps(settings: Settings) ->
     async with running(pod, settings) as runner:
         await until(lambda: isinstance(runner.record.containers[0].state, ContainerStateRunning), "it runs")
         slept = timedelta(seconds=3600)
-        with anyio.fail_after(30):
-            await runner.finished.wait()
+        await end_of(runner)
     assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
 
 
