@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from controller_runtime.envtest import kubeconfig
 
 import trainerctl
 
@@ -63,11 +64,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        (tmp_path / "kubeconfig").write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
-            "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n"
-            f"clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{server.server_port}'}}}}]\n"
-        )
+        config = kubeconfig(f"http://127.0.0.1:{server.server_port}", user="a", namespace="default")
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
         program = tmp_path / "trainerctl"
         program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m trainerctl "$@"\n')
         program.chmod(0o755)

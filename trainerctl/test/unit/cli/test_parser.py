@@ -64,10 +64,11 @@ def loaded(*arguments: str) -> tuple[list[str], str]:
     return json.loads(done.stderr.splitlines()[-1]), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_loads_nothing_that_the_command_runs(words: tuple[str, ...]) -> None:
-    modules, printed = loaded(*words, "--help")
-    assert printed.startswith(f"usage: {' '.join(('trainerctl', *words))}")
+@pytest.mark.parametrize("line", [*(" ".join((*words, "--help")) for words in COMMANDS), "help why"])
+def test_help_loads_nothing_that_the_command_runs(line: str) -> None:
+    modules, printed = loaded(*line.split())
+    command = line.removeprefix("help ").removesuffix("--help").strip()
+    assert printed.startswith(f"usage: trainerctl {command}".rstrip())
     assert [name for name in modules if name.startswith(_SPARED)] == []
     assert len(modules) <= _MOST
 
@@ -110,17 +111,17 @@ def test_a_name_may_contain_the_kind_as_get_prints_it(kind: str) -> None:
     assert parser.parse(["why", f"{kind}llama"]).name == "llama"
 
 
-def test_run_passes_the_flags_that_it_does_not_know_to_the_manager() -> None:
-    line = ["run", "--name", "other", "-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
-    parsed = parser.parse(line)
-    assert parsed.name == "other"
-    assert parsed.rest == ["-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
-
-
-def test_the_separator_of_run_may_follow_other_flags() -> None:
-    parsed = parser.parse(["run", "--kubeconfig", "k", "--zap-log-level=2", "--", "--name", "--version"])
-    assert parsed.rest == ["--zap-log-level=2", "--name", "--version"]
-    assert parsed.name == "default"
+@pytest.mark.parametrize(
+    ("line", "name", "rest"),
+    [
+        ("--name other -zap-devel --zap-log-level 2 --version", "other", "-zap-devel --zap-log-level 2 --version"),
+        ("--kubeconfig k --zap-log-level=2 -- --name --version", "default", "--zap-log-level=2 --name --version"),
+    ],
+    ids=["unknown flags", "flags after a separator"],
+)  # fmt: skip
+def test_run_passes_flags_to_the_manager(line: str, name: str, rest: str) -> None:
+    parsed = parser.parse(["run", *line.split()])
+    assert (parsed.name, parsed.rest) == (name, rest.split())
 
 
 def test_a_flag_with_several_values_can_be_repeated() -> None:
@@ -147,7 +148,9 @@ def test_commands_that_are_often_used_do_not_load_the_models_of_the_apis(name: s
     assert slow.isdisjoint(json.loads(done.stdout))
 
 
-def test_the_removed_pods_of_a_local_cluster_are_read_without_the_models_of_the_apis(tmp_path: Path) -> None:
+def test_the_end_of_a_train_job_of_a_local_cluster_is_read_without_the_models_of_the_apis(
+    tmp_path: Path,
+) -> None:
     directory = tmp_path / "trainer-controller-manager" / "cluster" / "local"
     pod = directory / "removed-pods" / "uid-a" / "pod.json"
     pod.parent.mkdir(parents=True)
@@ -155,33 +158,20 @@ def test_the_removed_pods_of_a_local_cluster_are_read_without_the_models_of_the_
     pod.write_text(json.dumps({
         "metadata": {"name": "a", "namespace": "team-a", "uid": "uid-a", "labels": {"jobset.sigs.k8s.io/jobset-name": "llama"}},
         "status": {"containerStatuses": [{"name": "node", "state": {"terminated": {"exitCode": 3}}}]}}))  # fmt: skip
-    job = {"metadata": {"name": "llama", "namespace": "team-a"}, "status": {"conditions": [
-        {"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T12:00:00Z"}]}}  # fmt: skip
+    job = {"metadata": {"name": "llama", "namespace": "team-a"}, "spec": {"ttlSecondsAfterFinished": 60}, "status": {
+        "conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T12:00:00Z"}]}}  # fmt: skip
     probe = (
-        "import json, sys, datetime; from pkg.why import LiveObject, Snapshot, removed; "
+        "import json, sys, datetime; from pkg.why import LiveObject, Snapshot, deletion_of, removed; "
         "from trainerctl.cli.removedpods import folder_of, with_removed; "
         "now = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC); "
         f"found = with_removed(folder_of('https://127.0.0.1:4321'), Snapshot(LiveObject({job!r}), now)); "
-        "print([each.line for each in removed(found)]); print(json.dumps(list(sys.modules)))"
+        "print([each.line for each in removed(found)]); print(deletion_of(found)); print(json.dumps(list(sys.modules)))"
     )
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", probe], env=environ, capture_output=True, text=True, check=True
     )
-    shown, modules = done.stdout.splitlines()
+    shown, deleted, modules = done.stdout.splitlines()
+    assert deleted == "expires 2026-03-02T12:01:00Z if TTLAfterFinished is enabled"
     assert shown == "['container node of Pod a, ended with exit code 3, the pod is removed']"
     assert {"controller_runtime.apis.core.v1", "controller_runtime.envtest"}.isdisjoint(json.loads(modules))
-
-
-def test_get_of_a_finished_train_job_does_not_load_the_models_of_the_apis() -> None:
-    job = {"spec": {"ttlSecondsAfterFinished": 60}, "status": {"conditions": [
-        {"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T12:00:00Z"}]}}  # fmt: skip
-    probe = (
-        "import json, sys, datetime; from pkg.why import LiveObject, Snapshot, deletion_of; "
-        "now = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC); "
-        f"print(deletion_of(Snapshot(LiveObject({job!r}), now))); print(json.dumps(list(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    shown, modules = done.stdout.splitlines()
-    assert shown == "expires 2026-03-02T12:01:00Z if TTLAfterFinished is enabled"
-    assert "controller_runtime.apis.core.v1" not in json.loads(modules)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Help and errors of every command, run as a program in a pipe and on a terminal of 80 columns.
+"""Help, examples and errors of every command.
 
 The commands are taken from the parser, so new commands are tested as soon as they are registered.
 """
@@ -8,84 +8,61 @@ The commands are taken from the parser, so new commands are tested as soon as th
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
-import pty
+import json
 import re
-import struct
-import subprocess
-import sys
-import termios
-from collections.abc import Iterator
-from dataclasses import dataclass
+import shlex
 from pathlib import Path
 
 import pytest
-from controller_runtime.envtest import free_ports
+from controller_runtime.envtest import free_ports, kubeconfig
 from rich.cells import cell_len
 
+import trainerctl
 from trainerctl.cli import parser
-from trainerctl.cli.help import leaves
-
-pytestmark = pytest.mark.real_time
+from trainerctl.cli.help import EXAMPLES, leaves
 
 COLUMNS = 80
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LEAVES = leaves(parser.parser())
 LIVE = [name for name, of in LEAVES.items() if re.search(r"(?m)^  --context", of.format_help())]
 """Commands that read a cluster of a kubeconfig."""
 OFFLINE = {"render", "explain", "validate", "mcp"}
 """Commands that read a cluster only if a flag names one, or when an assistant asks."""
+WITHOUT_CLUSTER = {"cluster up", "cluster build", "cluster list"}
+"""Commands that do not need an existing cluster."""
+RUNTIME = '{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "r", "namespace": "n"}}'
 
 
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
+@pytest.mark.parametrize("command", LEAVES)
+def test_help_is_the_same_by_command_and_by_flag_has_examples_and_fits_a_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    assert trainerctl.main(["help", *command.split()]) == 0
+    by_command = capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        trainerctl.main([*command.split(), "--help"])
+
+    assert ended.value.code == 0
+    assert by_command == capsys.readouterr().out
+    text, _, examples = by_command.partition("\nexamples:\n  # ")
+    assert examples
+    assert [line for line in text.splitlines() if cell_len(line) > COLUMNS] == []
 
 
-def environment(home: Path) -> dict[str, str]:
-    names = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-    return {
-        **names,
-        "XDG_STATE_HOME": str(home),
-        "XDG_CACHE_HOME": str(home),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_every_example_is_a_valid_command_line(command: str) -> None:
+    for _, line in EXAMPLES[command]:
+        words = shlex.split(line.partition(" > ")[0])
+        assert words[: len(command.split())] == command.split()
+        parser.parse(words)
 
 
-def piped(home: Path, *words: str, stdin: str = "") -> Ran:
-    done = subprocess.run(
-        [sys.executable, "-m", "trainerctl", *words],
-        env=environment(home), input=stdin, capture_output=True, text=True, timeout=240, check=False, cwd=home,
-    )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+def test_an_unknown_command_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trainerctl.main(["help", "cluster", "upp"]) == 2
 
-
-def on_a_terminal(home: Path, *words: str) -> Ran:
-    """Run with a terminal as standard output and standard error."""
-    mine, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trainerctl", *words],
-        env=environment(home), stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=home,
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b"".join(_read(mine))
-    os.close(mine)
-    return Ran(process.wait(timeout=240), shown.decode().replace("\r\n", "\n"), "")
-
-
-def _read(terminal: int) -> Iterator[bytes]:
-    while True:
-        try:
-            data = os.read(terminal, 65536)
-        except OSError:  # the last process has closed the terminal
-            return
-        if not data:
-            return
-        yield data
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("trainerctl: trainerctl cluster has no command upp; the commands are up, down,")
 
 
 def least(of: argparse.ArgumentParser) -> list[str]:
@@ -99,77 +76,38 @@ def least(of: argparse.ArgumentParser) -> list[str]:
     return words
 
 
-def assert_plain(ran: Ran) -> None:
-    assert "\x1b" not in ran.out + ran.err
-    assert "\r" not in ran.out + ran.err
-    assert "Traceback" not in ran.err
-
-
-DRAWN = {"get", "progress"}
-"""Commands that are looked at in a pipe and on a terminal: a table, and a picture that is drawn again and again."""
-
-
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_help_has_no_escape_codes_in_a_pipe(name: str, tmp_path: Path) -> None:
-    plain = piped(tmp_path, name, "--help")
-    assert_plain(plain)
-    assert (plain.code, plain.err) == (0, "")
-    assert plain.out.split() == LEAVES[name].format_help().split()
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_help_fits_a_terminal(name: str, tmp_path: Path) -> None:
-    shown = on_a_terminal(tmp_path, *name.split(), "--help")
-    assert shown.code == 0
-    text, _, examples = ESCAPE.sub("", shown.out).partition("\nexamples:")
-    assert [line for line in text.splitlines() if cell_len(line) > COLUMNS] == []
-    assert examples
-    assert ESCAPE.sub("", shown.out).split() == LEAVES[name].format_help().split()
-
-
 @pytest.fixture
-def nowhere(tmp_path: Path) -> str:
-    """Return the kubeconfig of a server that does not listen."""
-    server = f"https://127.0.0.1:{free_ports(1)[0]}"
-    config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server}}], "users": [{"name": "u", "user": {"token": "t"}}],
-    }  # fmt: skip
-    path = tmp_path / "nowhere"
-    path.write_text(repr(config))
-    return str(path)
-
-
-RUNTIME = '{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "r", "namespace": "n"}}'
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working folder and home of a user without clusters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.mark.parametrize("name", sorted(set(LIVE) - OFFLINE))
-def test_a_server_that_cannot_be_reached_is_one_line(name: str, nowhere: str, tmp_path: Path) -> None:
-    arguments = least(LEAVES[name])
-    if "-f" in arguments or "--filename" in arguments:
-        (tmp_path / "some").write_text(RUNTIME)
-    words = [*name.split(), *arguments, "--kubeconfig", nowhere]
-    plain = piped(tmp_path, *words)
-    assert_plain(plain)
-    assert (plain.code, plain.out) == (1, "")
-    (line,) = plain.err.splitlines()
+def test_a_server_that_cannot_be_reached_is_one_line(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = kubeconfig(f"https://127.0.0.1:{free_ports(1)[0]}", user="u", token="t")
+    (folder / "kubeconfig").write_text(json.dumps(config))
+    (folder / "some").write_text(RUNTIME)
+
+    assert trainerctl.main([*name.split(), *least(LEAVES[name]), "--kubeconfig", "kubeconfig"]) == 1
+
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
     assert re.match(r"trainerctl: .*connection refused", line, re.IGNORECASE)
-    if name in DRAWN:
-        shown = on_a_terminal(tmp_path, *words)
-        assert shown.code == 1
-        assert "connection refused" in ESCAPE.sub("", shown.out).lower()
-
-
-WITHOUT_CLUSTER = {"cluster up", "cluster build", "cluster list"}
-"""Commands that do not need an existing cluster."""
+    assert out == ""
+    assert "\x1b" not in err
 
 
 @pytest.mark.parametrize(
     "name", [name for name in LEAVES if name.startswith("cluster ") and name not in WITHOUT_CLUSTER]
 )
-def test_an_unknown_cluster_is_named(name: str, tmp_path: Path) -> None:
-    plain = piped(tmp_path, *name.split(), "--name", "missing")
-    assert_plain(plain)
-    assert plain.code in (0, 1)
-    assert "missing" in plain.out + plain.err
+@pytest.mark.usefixtures("folder")
+def test_an_unknown_cluster_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trainerctl.main([*name.split(), "--name", "missing"]) in (0, 1)
+
+    said = "".join(capsys.readouterr())
+    assert "missing" in said
+    assert "\x1b" not in said
