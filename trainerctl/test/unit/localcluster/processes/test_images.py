@@ -59,7 +59,3 @@ def test_a_torchrun_of_the_folder_is_used(tmp_path: Path, folder: Path) -> None:
 def test_a_folder_must_have_a_python(text: str) -> None:
     with pytest.raises(ValueError, match=r"IMAGE=FOLDER|no executable python"):
         images.parse(text)
-
-
-def test_a_folder_is_made_absolute(folder: Path) -> None:
-    assert images.parse(f"a:1={folder}") == ("a:1", folder)
