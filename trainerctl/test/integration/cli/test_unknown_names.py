@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from controller_runtime.envtest import Environment
 
+import trainerctl
 from trainerctl.cli import parser
 from trainerctl.cli.help import leaves
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[3]
 NAMED = [
     name
     for name, command in leaves(parser.parser()).items()
@@ -26,41 +24,39 @@ NAMED = [
 ]
 
 
+@pytest.fixture
+def kubeconfig(trainer_control_plane: Environment, tmp_path: Path) -> Path:
+    """Return the kubeconfig of an administrator."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+    return file
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_a_name_that_does_not_exist_is_reported_in_one_line(
-    name: str, trainer_control_plane: Environment, tmp_path: Path
+    name: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
     words = [*name.split(), "missing", "-n", "nowhere", "--kubeconfig", str(kubeconfig)]
     words += ["--", "true"] if name == "exec" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "trainerctl", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    lines = (done.stdout + done.stderr).splitlines()
-    assert len([line for line in lines if "missing" in line]) == 1, lines
-    assert "not found" in done.stdout + done.stderr or "does not exist" in done.stdout + done.stderr, lines
-    assert any("nowhere" in line for line in lines), lines
+    assert trainerctl.main(words) == 1
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said
+    assert len([line for line in said.splitlines() if "missing" in line]) == 1, said
+    assert "not found" in said or "does not exist" in said, said
+    assert "nowhere" in said, said
 
 
 @pytest.mark.parametrize("name", ["get", "why missing", "delete missing"])
 def test_without_credentials_one_line_says_so(
-    name: str, trainer_control_plane: Environment, tmp_path: Path
+    name: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content = trainer_control_plane.kubeconfig_for("admin", ["system:masters"])
+    content = yaml.safe_load(kubeconfig.read_text())
     content["users"][0]["user"] = {}
-    kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(content))
-    done = subprocess.run(
-        [sys.executable, "-m", "trainerctl", *name.split(), "--kubeconfig", str(kubeconfig)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
+    assert trainerctl.main([*name.split(), "--kubeconfig", str(kubeconfig)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
     assert line.startswith("trainerctl: forbidden: ")
     assert line.endswith("; the user of the kubeconfig has no credentials")
 
