@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl mcp`` as a process, asked by the client of the protocol's SDK."""
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from typing import Any, TextIO
 
 import pkg
 import pytest
+from controller_runtime.envtest import kubeconfig
 
 from trainerctl.cli import mcp as served
 
@@ -20,13 +22,6 @@ JOB = """apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {name: llama, namespace: team-a}
 spec: {runtimeRef: {name: torch-distributed}, trainer: {numNodes: 2}}
-"""
-NOWHERE = """apiVersion: v1
-kind: Config
-current-context: none
-contexts: [{name: none, context: {cluster: none, user: none, namespace: team-a}}]
-clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: none, user: {}}]
 """
 
 
@@ -51,35 +46,30 @@ def text_of(answer: Any) -> str:
 
 
 async def test_the_tools_only_read_and_check_manifests_as_the_commands_do(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "config"
-    kubeconfig.write_text(NOWHERE)
-    said = tmp_path / "stderr"
+    config, said = tmp_path / "config", tmp_path / "stderr"
+    config.write_text(json.dumps(kubeconfig("http://127.0.0.1:1", user="none", namespace="team-a")))
     with said.open("w") as errors:
-        await asked_by_a_client(errors, kubeconfig)
+        async with session(errors, f"--kubeconfig={config}") as client:
+            tools = (await client.list_tools()).tools
+            assert [each.name for each in tools] == ["why", "get", "logs", "validate", "render", "diff"]
+            assert all(each.annotations.readOnlyHint and each.description for each in tools)
+
+            answer = await client.call_tool("validate", {"manifests": JOB.replace("numNodes", "numNode")})
+            assert not answer.isError
+            assert "did you mean numNodes?" in text_of(answer)
+            answer = await client.call_tool("render", {"manifests": JOB})
+            assert "kind: JobSet" in text_of(answer)
+            answer = await client.call_tool("render", {"manifests": "not: [a, manifest"})
+            assert "trainerctl: " in text_of(answer)
+
+            answer = await client.call_tool("why", {"name": "llama"})
+            assert "127.0.0.1:1" in text_of(answer)
+            answer = await client.call_tool("why", {"name": "--help"})
+            assert answer.isError
+            answer = await client.call_tool("logs", {"name": "llama", "tail": 5000})
+            assert answer.isError
+            assert "1000" in text_of(answer)
     assert said.read_text() == ""
-
-
-async def asked_by_a_client(errors: TextIO, kubeconfig: Path) -> None:
-    async with session(errors, f"--kubeconfig={kubeconfig}") as client:
-        tools = (await client.list_tools()).tools
-        assert [each.name for each in tools] == ["why", "get", "logs", "validate", "render", "diff"]
-        assert all(each.annotations.readOnlyHint and each.description for each in tools)
-
-        answer = await client.call_tool("validate", {"manifests": JOB.replace("numNodes", "numNode")})
-        assert not answer.isError
-        assert "did you mean numNodes?" in text_of(answer)
-        answer = await client.call_tool("render", {"manifests": JOB})
-        assert "kind: JobSet" in text_of(answer)
-        answer = await client.call_tool("render", {"manifests": "not: [a, manifest"})
-        assert "trainerctl: " in text_of(answer)
-
-        answer = await client.call_tool("why", {"name": "llama"})
-        assert "127.0.0.1:1" in text_of(answer)
-        answer = await client.call_tool("why", {"name": "--help"})
-        assert answer.isError
-        answer = await client.call_tool("logs", {"name": "llama", "tail": 5000})
-        assert answer.isError
-        assert "1000" in text_of(answer)
 
 
 async def test_long_answers_are_cut_and_slow_commands_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,13 +230,28 @@ async def test_runtimes_are_judged_as_the_server_does(judge: Any, kind: str, spe
     assert (our_code, in_order(our_text)) == (code, in_order(text))
 
 
-async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
-    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def asked(trainer_control_plane: Environment, namespace: str, tmp_path: Path) -> Any:
+    """Return a function that returns the exit code and the verdicts of the command that asks the server."""
     kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "in.yaml"
     config: Any = trainer_control_plane.kubeconfig_for("admin", ["system:masters"])
     config["contexts"][0]["context"]["namespace"] = namespace
     kubeconfig.write_text(yaml.safe_dump(config))
+
+    async def ask(*objects: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+        file.write_text(yaml.safe_dump_all(objects))
+        words = ["validate", "-f", str(file), "--server", "-o", "json", "--kubeconfig", str(kubeconfig)]
+        argv = [sys.executable, "-m", "trainerctl", *words]
+        done = await anyio.run_process(argv, check=False, cwd=Path(__file__).parents[3])
+        assert done.stderr.decode() == ""
+        return done.returncode, json.loads(done.stdout)
+
+    return ask
+
+
+async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
+    asked: Any, live_client: LiveClient, namespace: str
+) -> None:
     await live_client.create(TrainJob.from_dict({**train_job("{metadata.namespace: " + namespace + "}")}))
     changed = train_job("{metadata.namespace: " + namespace + ", spec.labels: {a: b}}")
     new = [
@@ -245,17 +260,8 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     ]
     immutable = train_job("{spec.runtimeRef.name: other}")  # refused only in the namespace of the context
     unknown = {**new[0], "apiVersion": "trainer.kubeflow.org/v9"}
-    file.write_text(yaml.safe_dump_all([changed, *new, unknown, immutable]))
-    done = await anyio.run_process(
-        [
-            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-o", "json",
-            "--kubeconfig", str(kubeconfig),
-        ],
-        check=False, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert done.stderr.decode() == ""
-    verdicts = json.loads(done.stdout)
-    assert done.returncode == 1
+    code, verdicts = await asked(changed, *new, unknown, immutable)
+    assert code == 1
     assert [(each["code"], each["reason"]) for each in verdicts] == [
         (200, ""), (200, ""), (400, "BadRequest"), (422, "Invalid"), (404, "NotFound"),
         (422, "Invalid"),
@@ -269,12 +275,8 @@ async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
     assert stored.spec.labels is None
 
 
-async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
-    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
-) -> None:
-    del live_client
-    kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "in.yaml"
-    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+@pytest.mark.usefixtures("live_client")
+async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(asked: Any) -> None:
     mine = runtime("TrainingRuntime", RUNTIMES[0])
     bad = copy.deepcopy(mine)
     bad["metadata"]["name"] = "bad"
@@ -288,16 +290,8 @@ async def test_the_server_is_asked_for_the_jobs_of_a_train_job_too(
     job["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
     trainer = "runtimeRef: {name: runtime, kind: TrainingRuntime}, trainer: {numNodes: -1}"
     jobs.append(train_job(f"{{metadata.name: fewer, spec: {{{trainer}}}}}"))
-    file.write_text(yaml.safe_dump_all([mine, bad, *jobs]))
-    done = await anyio.run_process(
-        [
-            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-o", "json",
-            "--kubeconfig", str(kubeconfig), "-n", namespace,
-        ],
-        check=False, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    verdicts = json.loads(done.stdout)
-    assert (done.returncode, [each["valid"] for each in verdicts]) == (1, [True, True, True, False, False])
+    code, verdicts = await asked(mine, bad, *jobs)
+    assert (code, [each["valid"] for each in verdicts]) == (1, [True, True, True, False, False])
     ((name, text),) = verdicts[3]["refusedJobs"].items()
     assert name == "bad-node-0"
     assert "spec.template.spec.containers[0].securityContext.privileged: Forbidden" in text
