@@ -37,7 +37,7 @@ async def occupied(*namespaces: str, is_review: bool = False) -> AsyncIterator[d
 
     def occupy(namespace: str) -> None:
         begun[namespace].set()
-        assert ends[namespace].wait(10)
+        assert ends[namespace].wait(60)
 
     async with anyio.create_task_group() as tasks:
         for namespace in namespaces:

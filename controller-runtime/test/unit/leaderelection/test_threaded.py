@@ -200,7 +200,7 @@ async def test_a_release_returns_when_the_loop_of_the_thread_has_ended(closed: b
         one._inner, one._thread = ended, threading.Thread(target=time.sleep, args=(0.3,))
         one._thread.start()
         try:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await one.release()
         finally:
             ended.close()

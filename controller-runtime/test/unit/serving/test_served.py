@@ -43,7 +43,7 @@ async def fetch(url: str, data: bytes | None = None) -> tuple[int, bytes]:
     def ask() -> tuple[int, bytes]:
         request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, context=TRUSTING, timeout=10) as response:
+            with urllib.request.urlopen(request, context=TRUSTING, timeout=60) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -68,10 +68,10 @@ def test_bodies_of_any_size_are_read_whole_or_refused(
         def ask() -> list[bytes]:
             if tls:
                 connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                    "127.0.0.1", server.port, timeout=10, context=trusting()
+                    "127.0.0.1", server.port, timeout=60, context=trusting()
                 )
             else:
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             answers = []
             for count in [
                 *sizes,
@@ -99,7 +99,7 @@ def test_what_is_no_tls_at_a_tls_port_is_nobodys_trouble(
 ) -> None:
     async def body(server: Server, complaints: list[dict[str, Any]]) -> None:
         def speak(said: bytes) -> None:
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
                 client.sendall(said)
                 if said:
                     try:
@@ -135,9 +135,9 @@ def test_a_stopped_server_closes_what_is_idle_and_lets_nobody_in(
 
         def ask() -> bytes:
             connection = (
-                http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=trusting())
+                http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=trusting())
                 if tls
-                else http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+                else http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             )
             kept.append(connection)
             connection.request("GET", "/size")
@@ -152,7 +152,7 @@ def test_a_stopped_server_closes_what_is_idle_and_lets_nobody_in(
     assert connection.sock.recv(1) == b""
     connection.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", ports[0]), timeout=10)
+        socket.create_connection(("127.0.0.1", ports[0]), timeout=60)
 
 
 @pytest.mark.parametrize(

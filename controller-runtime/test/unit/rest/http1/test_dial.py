@@ -21,7 +21,7 @@ from ctrl_testkit.connections import listening
 
 pytestmark = pytest.mark.real_time
 
-GET = rest.Request("GET", "/x", timeout=10)
+GET = rest.Request("GET", "/x", timeout=60)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -145,14 +145,14 @@ def test_a_stream_over_tls_holds_its_server_and_ends_at_once(run: Run, trust: Tr
             lines = stream.lines()
             assert len(await anext(lines)) == 65_535
             before = -1
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while before != sent:
                     before = sent
                     await anyio.sleep(0.2)
             assert sent < 500
             for _ in range(sent):
                 await anext(lines)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await stream.close()
                 await stream.close()
 
@@ -272,7 +272,7 @@ def test_of_several_addresses_the_first_that_answers_is_taken(run: Run) -> None:
             answers, hangs = info(good.getsockname()), info(deaf.getsockname())
             refuses = info(("127.0.0.1", 1))
             for order in ([answers], [refuses, answers], [hangs, answers], [refuses, hangs, answers]):
-                with anyio.fail_after(5):
+                with anyio.fail_after(60):
                     made = await dial._connected(order)
                 assert made.getpeername() == good.getsockname()
                 made.close()
