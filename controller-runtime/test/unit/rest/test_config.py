@@ -25,10 +25,14 @@ async def test_a_file_gives_host_namespace_and_token(write: Write) -> None:
     assert await config.credentials.headers() == {"Authorization": "Bearer t0"}
 
 
-async def test_the_file_given_wins_over_the_environment(write: Write, tmp_path: Path) -> None:
+async def test_the_file_given_wins_over_the_environment(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environ = {"KUBECONFIG": str(write("env")), "KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(tmp_path)}
     assert (await rest.load_config(str(write("flag")), environ=environ)).namespace == "ns-flag"
     assert (await rest.load_config(environ=environ)).namespace == "ns-env"
+    monkeypatch.setenv("KUBECONFIG", str(write("real")))
+    assert (await rest.load_config()).namespace == "ns-real"
 
 
 async def test_several_files_are_merged_and_the_missing_ones_skipped(write: Write, tmp_path: Path) -> None:
@@ -57,13 +61,6 @@ async def test_without_any_source_one_line_says_where_was_looked(tmp_path: Path)
         await rest.load_config(environ={"HOME": str(tmp_path)})
 
 
-async def test_the_programs_environment_is_not_ours_to_forget(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(write("real")))
-    assert (await rest.load_config()).namespace == "ns-real"
-
-
 async def test_an_unknown_home_directory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(rest.ConfigError, match=r"^kubeconfig ~no-such-user/config: "):
         await rest.load_config("~no-such-user/config")
@@ -89,17 +86,8 @@ async def test_an_unknown_home_directory_is_one_line(monkeypatch: pytest.MonkeyP
             "context 'a' names no cluster",
             id="no cluster",
         ),
-        pytest.param("since: 2024-13-45", "current-context is not set", id="no such month"),
         pytest.param("a: !!bool maybe", "not YAML: line 1: a: 'maybe' is not of type bool", id="no boolean"),
-        pytest.param("a: !!int ''", "not YAML", id="no number"),
-        pytest.param("a: " + "[" * 300 + "]" * 300, "nested more than 200 levels deep", id="deep"),
         pytest.param("[" * 40_000, "nested more than 200 levels deep", id="brackets"),
-        pytest.param(
-            "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)),
-            "document contains excessive aliasing",
-            id="aliases",
-        ),
-        pytest.param("a: " + "1:" * 200_000 + "1", "current-context is not set", id="base 60"),
         pytest.param("contexts: [{name: a, context: x}]", "context 'a': context must be a map", id="context"),
         pytest.param(
             "clusters: [{name: a, cluster: [b]}]", "cluster 'a': cluster must be a map", id="cluster"
@@ -414,7 +402,7 @@ async def test_an_error_of_a_connection_shows_no_password() -> None:
     async with rest.Transport(rest.Config("http://jane:s3cret@127.0.0.1:1")) as transport:
         with pytest.raises(rest.TransportError) as caught:
             await transport.send(rest.Request("GET", "/version"))
-    assert str(caught.value).startswith("http://127.0.0.1:1: ")
+    assert str(caught.value) == "http://127.0.0.1:1: connection refused"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from controller_runtime import rest
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import errors
 
@@ -101,3 +102,22 @@ def test_retry_after_is_a_number_or_a_date_and_a_minute_at_most(
     value: str | None, seconds: float | None
 ) -> None:
     assert errors.parse_retry_after(value, datetime(2025, 1, 1, tzinfo=UTC)) == seconds
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "Text/Plain; charset=utf-8", ""])
+async def test_a_log_is_a_text(media_type: str) -> None:
+    response = rest.FakeResponse(200, b"a line\n", headers={"Content-Type": media_type})
+    await response.raise_for_status(media_type="text/plain")
+
+
+@pytest.mark.parametrize("media_type", ["text/html", "application/json"])
+async def test_a_response_of_another_type_is_not_a_log(media_type: str) -> None:
+    response = rest.FakeResponse(200, b"{}", headers={"Content-Type": media_type})
+    with pytest.raises(rest.AnswerError, match=f"is of type '{media_type}', not text/plain"):
+        await response.raise_for_status(media_type="text/plain")
+
+
+async def test_a_response_must_be_json_unless_another_type_is_named() -> None:
+    response = rest.FakeResponse(200, b"a line\n", headers={"Content-Type": "text/plain"})
+    with pytest.raises(rest.AnswerError, match="not JSON"):
+        await response.raise_for_status()

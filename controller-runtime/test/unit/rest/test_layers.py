@@ -211,19 +211,15 @@ async def test_a_refused_identity_is_renewed_once_for_all_who_were_refused() -> 
     assert (statuses, credentials.refreshed) == ([200] * 5, 1)
 
 
-async def test_a_401_that_nothing_new_can_help_is_passed_on() -> None:
+class Unrenewable(Renewable):
+    async def refresh(self) -> bool:
+        raise rest.ConfigError("plugin failed")
+
+
+@pytest.mark.parametrize("credentials", [Renewable("only"), Unrenewable("only")])
+async def test_a_401_that_nothing_new_can_help_is_passed_on(credentials: rest.Credentials) -> None:
     inner = answers(rest.FakeResponse(401))
-    response = await layers.Authorize(inner, Renewable("only"), "h").send(GET)
-    assert (response.status, len(inner.requests)) == (401, 1)
-
-
-async def test_a_401_is_passed_on_if_the_credentials_cannot_be_renewed() -> None:
-    class Unrenewable(Renewable):
-        async def refresh(self) -> bool:
-            raise rest.ConfigError("plugin failed")
-
-    inner = answers(rest.FakeResponse(401))
-    response = await layers.Authorize(inner, Unrenewable("only"), "h").send(GET)
+    response = await layers.Authorize(inner, credentials, "h").send(GET)
     assert (response.status, len(inner.requests)) == (401, 1)
 
 

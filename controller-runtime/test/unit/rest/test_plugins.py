@@ -68,13 +68,6 @@ async def test_a_plugin_is_asked_once_until_its_token_is_refused(write: Write, t
 
 
 @pytest.mark.real_time
-async def test_a_plugins_token_is_renewed_when_it_has_expired(write: Write, tmp_path: Path) -> None:
-    statuses = [{"token": t, "expirationTimestamp": "2001-01-01T00:00:00Z"} for t in ("one", "two")]
-    config = await rest.load_config(str(write(exec=plugin(tmp_path, *statuses))))
-    assert await config.credentials.headers() == {"Authorization": "Bearer two"}
-
-
-@pytest.mark.real_time
 async def test_a_plugin_sees_the_variables_of_its_entry(write: Write, tmp_path: Path) -> None:
     kind = {"apiVersion": VERSION, "kind": "ExecCredential"}
     script = f"import json, os; print(json.dumps({kind} | {{'status': {{'token': os.environ['WORD']}}}}))"
@@ -268,16 +261,6 @@ async def test_a_plugins_certificate_is_renewed_when_it_has_expired(
 
 
 @pytest.mark.real_time
-async def test_a_plugin_that_fails_is_named(write: Write) -> None:
-    path = write(exec={"apiVersion": VERSION, "command": "/bin/false"})
-    with pytest.raises(
-        rest.ConfigError, match=r": user 'u': exec /bin/false: failed with exit code 1$"
-    ) as caught:
-        await rest.load_config(str(path))
-    assert str(caught.value).startswith(f"kubeconfig {path}: ")
-
-
-@pytest.mark.real_time
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
@@ -308,16 +291,6 @@ async def test_a_plugin_that_writes_without_end_is_given_up(write: Write) -> Non
 
 
 @pytest.mark.real_time
-async def test_a_plugin_that_is_not_there_is_named_and_told_once(
-    write: Write, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = write(exec={"apiVersion": VERSION, "command": "/no/such"})
-    with pytest.raises(rest.ConfigError, match=r"user 'u': exec /no/such: No such file or directory$"):
-        await rest.load_config(str(path))
-    assert caplog.text == ""
-
-
-@pytest.mark.real_time
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
@@ -327,23 +300,14 @@ async def test_a_plugin_that_is_not_there_is_named_and_told_once(
     ],
     ids=["a path", "a name in PATH", "not a program"],
 )
-async def test_a_plugin_that_is_not_installed_is_named_with_its_install_hint(
-    write: Write, command: str, problem: str
+async def test_a_plugin_that_is_not_installed_is_named_once_with_its_install_hint(
+    write: Write, caplog: pytest.LogCaptureFixture, command: str, problem: str
 ) -> None:
     made = {"apiVersion": VERSION, "command": command, "installHint": "Install it:\n  get no-such"}
     wanted = rf"exec {command}: {problem}: Install it: get no-such$"
     with pytest.raises(rest.ConfigError, match=wanted):
         await rest.load_config(str(write(exec=made)))
-
-
-@pytest.mark.real_time
-async def test_a_plugin_that_does_not_end_is_killed() -> None:
-    plugin = {"apiVersion": VERSION, "command": "sleep", "args": ["60"]}
-    with (
-        anyio.fail_after(5),
-        pytest.raises(rest.ConfigError, match=r"exec sleep: it did not end within 0.1 s"),
-    ):
-        await login.run_plugin(plugin, None, limit=0.1)
+    assert caplog.text == ""
 
 
 @pytest.mark.real_time
@@ -359,7 +323,7 @@ async def test_the_commands_of_a_script_that_does_not_end_are_killed_and_the_wai
     }
     with (
         log.captured() as lines,
-        anyio.fail_after(5),
+        anyio.fail_after(30),
         pytest.raises(rest.ConfigError, match=r"exec sh: it did not end within 0.5 s"),
     ):
         await login.run_plugin(plugin, None, limit=0.5)

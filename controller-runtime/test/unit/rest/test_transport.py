@@ -158,12 +158,6 @@ async def test_several_warnings_arrive_as_one_header() -> None:
         assert (await transport.send(GET)).headers["warning"] == '299 - "a", 299 - "b"'
 
 
-async def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(rest.TransportError, match=r"^http://127.0.0.1:1: connection refused$"):
-        async with rest.Transport(rest.Config("http://127.0.0.1:1")) as transport:
-            await transport.send(GET)
-
-
 async def test_a_silent_server_is_given_up_in_time() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(30)
@@ -243,11 +237,10 @@ async def test_a_hanging_connection_costs_one_call_and_no_stream() -> None:
                 tasks.start_soon(transport.send, GET)
         assert len(connections) == 4
         hang = True
-        quick = rest.Request("GET", "/x", timeout=4)
         with pytest.raises(rest.TransportTimeoutError):
-            await transport.send(quick)
+            await transport.send(rest.Request("GET", "/x", timeout=0.3))
         for _ in range(3):
-            assert (await transport.send(quick)).status == 200
+            assert (await transport.send(rest.Request("GET", "/x", timeout=20))).status == 200
         assert [line async for line in stream.lines()] == [b"late"]
 
 
