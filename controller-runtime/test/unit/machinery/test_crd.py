@@ -74,18 +74,30 @@ class Widget(Object, group="example.com", version="v1", kind="Widget", plural="w
     spec: WidgetSpec = Field(default_factory=WidgetSpec)
 
 
-@pytest.fixture(scope="module")
-def crd() -> dict[str, Any]:
-    return custom_resource_definition(Widget)
-
-
-@pytest.fixture(scope="module")
-def spec(crd: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+def schema_of(kind: type[Object]) -> dict[str, Any]:
+    """Return the schema of a kind with one version."""
+    (version,) = custom_resource_definition(kind)["spec"]["versions"]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 
 
-def test_names_scope_columns_and_subresources(crd: dict[str, Any]) -> None:
+def schema_of_spec(struct: type[Struct]) -> dict[str, Any]:
+    """Return the schema of the spec of a kind whose spec is a ``struct``."""
+
+    class Thing(Object, group="example.com", version="v1", plural="things"):
+        spec: struct | None = None  # type: ignore[valid-type]  # a parameter
+
+    schema: dict[str, Any] = schema_of(Thing)["properties"]["spec"]
+    return schema
+
+
+@pytest.fixture(scope="module")
+def spec() -> dict[str, Any]:
+    return schema_of_spec(WidgetSpec)
+
+
+def test_names_scope_columns_and_subresources() -> None:
+    crd = custom_resource_definition(Widget)
     assert crd["metadata"] == {"name": "widgets.example.com"}
     assert crd["spec"]["scope"] == "Cluster"
     assert crd["spec"]["names"] == {
@@ -158,8 +170,7 @@ def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
 
 
 def test_a_field_without_a_default_is_required() -> None:
-    (version,) = custom_resource_definition(Parcel)["spec"]["versions"]
-    assert version["schema"]["openAPIV3Schema"]["required"] == ["receiver"]
+    assert schema_of(Parcel)["required"] == ["receiver"]
 
 
 def test_a_kind_without_a_plural_has_no_definition() -> None:
@@ -182,22 +193,13 @@ class Twice(Struct):
     aB: str | None = None  # noqa: N815
 
 
-class OfDescribed(Object, group="example.com", version="v1", plural="ofdescribed"):
-    spec: Described | None = None
-
-
-class OfTwice(Object, group="example.com", version="v1", plural="oftwice"):
-    spec: Twice | None = None
-
-
 def test_a_description_of_pydantic_s_field_is_that_of_the_property() -> None:
-    found = custom_resource_definition(OfDescribed)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert found["properties"]["spec"]["properties"]["days"] == {"type": "integer", "description": "how long"}
+    assert schema_of_spec(Described)["properties"]["days"] == {"type": "integer", "description": "how long"}
 
 
 def test_two_fields_of_one_name_in_json_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Twice\.aB has the name aB in JSON, like another field"):
-        custom_resource_definition(OfTwice)
+        schema_of_spec(Twice)
 
 
 class Rated(Struct):
@@ -217,10 +219,6 @@ class Rated(Struct):
         return [bool(self.ready)]
 
 
-class OfRated(Object, group="example.com", version="v1", plural="ofrated"):
-    spec: Rated | None = None
-
-
 class Shown(Struct):
     number: int = Field(default=1, ge=1, le=9)
     names: Annotated[list[str], Field(min_length=1), pydantic.PlainSerializer(",".join, return_type=str)]
@@ -231,14 +229,9 @@ class Shown(Struct):
         return "n" * value
 
 
-class OfShown(Object, group="example.com", version="v1", plural="ofshown"):
-    spec: Shown | None = None
-
-
 def test_bounds_of_a_value_are_not_those_of_the_text_that_a_serializer_writes() -> None:
-    found = custom_resource_definition(OfShown)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     text = {"type": "string"}
-    assert found["properties"]["spec"]["properties"] == {
+    assert schema_of_spec(Shown)["properties"] == {
         "number": text,
         "names": text,
         "parts": {"type": "array", "items": text},
@@ -246,8 +239,7 @@ def test_bounds_of_a_value_are_not_those_of_the_text_that_a_serializer_writes() 
 
 
 def test_a_definition_has_the_names_and_types_that_the_class_writes() -> None:
-    found = custom_resource_definition(OfRated)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert found["properties"]["spec"] == {
+    assert schema_of_spec(Rated) == {
         "type": "object",
         "properties": {
             "cap": {"type": "string", "maxLength": 4},
@@ -262,7 +254,7 @@ def test_a_definition_has_the_names_and_types_that_the_class_writes() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [Described, OfDescribed()])
+@pytest.mark.parametrize("kind", [Described, Parcel(receiver="a")])
 def test_what_is_no_kind_has_no_definition(kind: Any) -> None:
     with pytest.raises(TypeError, match="is not a kind: a subclass of Object with group, version and plural"):
         custom_resource_definition(kind)
@@ -290,12 +282,9 @@ def test_a_marker_that_no_server_takes_is_refused(marker: Any, message: str) -> 
 
 
 def test_a_kind_of_a_module_without_source_has_a_definition_without_the_texts_of_fields() -> None:
-    code = 'class Spec(Struct):\n    days: int = 1\n    """How long."""\n\n'
-    code += 'class Kind(Object, group="example.com", version="v1", plural="kinds"):\n    spec: Spec\n'
-    names: dict[str, Any] = {"__name__": "notebook", "Struct": Struct, "Object": Object}
-    exec(code, names)
-    found = custom_resource_definition(names["Kind"])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert found["properties"]["spec"]["properties"] == {"days": {"type": "integer"}}
+    names: dict[str, Any] = {"__name__": "notebook", "Struct": Struct}
+    exec('class Spec(Struct):\n    days: int = 1\n    """How long."""\n', names)
+    assert schema_of_spec(names["Spec"])["properties"] == {"days": {"type": "integer"}}
 
 
 @pytest.mark.parametrize(
@@ -351,10 +340,9 @@ class Sized(Object, group="example.com", version="v1", plural="sized"):
 
 
 def test_numbers_of_a_size_have_bounds_in_the_definition_that_the_server_does_not_have_itself() -> None:
-    found = custom_resource_definition(Sized)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     small = {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}
     large = {"type": "integer", "format": "int64"}
-    assert found["properties"]["spec"]["properties"] == {
+    assert schema_of_spec(Sizes)["properties"] == {
         "small": small,
         "maybe": {**small, "minimum": 1},
         "large": large,
@@ -402,11 +390,9 @@ class Holder(Object, group="example.com", version="v1", plural="holders"):
 
 
 def test_content_that_has_no_schema_is_kept() -> None:
-    (version,) = custom_resource_definition(Holder)["spec"]["versions"]
-    properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     embedded = {**anything, "x-kubernetes-embedded-resource": True}
-    assert properties == {
+    assert schema_of_spec(Templated)["properties"] == {
         "whole": embedded,
         "many": {"type": "array", "items": embedded},
         "values": anything,
@@ -441,14 +427,11 @@ class Parents(Struct):
     optional: Inner | None = None
 
 
-class Required(Object, group="example.com", version="v1", plural="requireds"):
-    spec: Parents = Field(default_factory=Parents)
-    status: Inner | None = None
-
-
 def test_a_field_is_required_exactly_if_the_class_needs_it_also_through_its_parents() -> None:
-    (version,) = custom_resource_definition(Required)["spec"]["versions"]
-    root = version["schema"]["openAPIV3Schema"]
+    class Required(Object, group="example.com", version="v1", plural="requireds"):
+        spec: Parents = Field(default_factory=Parents)
+
+    root = schema_of(Required)
     assert root["required"] == ["spec"]
     spec = root["properties"]["spec"]
     assert spec["required"] == ["deep", "needed"]
@@ -464,14 +447,9 @@ class Derived(Struct):
     high: int = Field(default_factory=lambda data: data["low"] + 1)
 
 
-class FromDerived(Object, group="example.com", version="v1", plural="fromderiveds"):
-    spec: Derived
-
-
 def test_a_field_whose_default_comes_from_other_fields_is_optional() -> None:
-    (version,) = custom_resource_definition(FromDerived)["spec"]["versions"]
-    assert "required" not in version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert FromDerived.from_dict({"spec": {"low": 4}}).spec.high == 5
+    assert "required" not in schema_of_spec(Derived)
+    assert Derived.from_dict({"low": 4}).high == 5
 
 
 def test_a_default_that_raises_is_one_error_with_class_and_field() -> None:
@@ -481,8 +459,5 @@ def test_a_default_that_raises_is_one_error_with_class_and_field() -> None:
     class Broken(Struct):
         path: str = Field(default_factory=absent)
 
-    class Home(Object, group="example.com", version="v1", plural="homes"):
-        spec: Broken
-
     with pytest.raises(TypeError, match=r"Broken\.path has .* its default factory raises KeyError: 'HOME'$"):
-        custom_resource_definition(Home)
+        schema_of_spec(Broken)

@@ -22,22 +22,22 @@ def test_texts_are_those_of_go(go: dict[str, list[list[Any]]]) -> None:
         assert [check(value) or None for check in CHECKS] == want, value
 
 
-def test_a_name_that_starts_with_a_digit_is_a_label_but_no_service_name() -> None:
-    assert names.is_dns1123_label("1a") == []
-    text = (
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-        "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-    )
-    assert names.is_dns1035_label("1a") == [text]
-
-
 @pytest.mark.parametrize(
     ("check", "limit"), [(names.is_dns1123_label, 63), (names.is_dns1123_subdomain, 253)]
 )
 def test_length_is_limited(check: Any, limit: int) -> None:
     assert check("a" * limit) == []
     assert check("a" * (limit + 1)) == [f"must be no more than {limit} characters"]
+
+
+def test_texts_of_names_are_those_of_go() -> None:
+    assert str(GroupKind("g", "K")) == "K.g"
+    assert str(GroupKind("", "Pod")) == "Pod"
+    assert str(GVK("g", "v1", "K")) == "g/v1, Kind=K"
+    assert Resource("", "v1", "pods", True).group_resource == "pods"
+    assert Resource("apps", "v1", "deployments", True).group_resource == "deployments.apps"
+    assert str(NamespacedName("n", "a")) == "n/a"
+    assert str(NamespacedName("", "a")) == "a"
 
 
 def test_a_trailing_newline_is_no_part_of_a_name() -> None:
@@ -61,12 +61,3 @@ def test_reading_and_writing_an_api_version(api_version: str, gvk: GVK) -> None:
 def test_malformed_api_versions_are_refused(api_version: str) -> None:
     with pytest.raises(ValueError, match="unexpected apiVersion"):
         GVK.parse(api_version, "Pod")
-
-
-def test_texts_are_go_s() -> None:
-    assert str(GroupKind("g", "K")) == "K.g"
-    assert str(GroupKind("", "Pod")) == "Pod"
-    assert str(GVK("g", "v1", "K")) == "g/v1, Kind=K"
-    assert Resource("", "v1", "pods", True).group_resource == "pods"
-    assert str(NamespacedName("n", "a")) == "n/a"
-    assert str(NamespacedName("", "a")) == "a"

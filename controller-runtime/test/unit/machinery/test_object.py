@@ -5,8 +5,6 @@
 import copy
 import json
 import re
-from datetime import datetime
-from enum import Enum
 from typing import Any
 
 import pydantic
@@ -18,7 +16,6 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.machinery import (
     GVK,
-    NamespacedName,
     Object,
     Scheme,
     Struct,
@@ -26,18 +23,8 @@ from controller_runtime.machinery import (
     metadata_only,
     unstructured,
 )
-from ctrl_testkit.kinds import Fleet
 
 WIDGET = GVK("example.com", "v1", "Widget")
-
-
-def test_a_kind_knows_its_names() -> None:
-    assert Fleet.gvk.api_version == "fleets.example.org/v1"
-    assert Fleet.resource is not None
-    assert Fleet.resource.group_resource == "fleets.fleets.example.org"
-    assert str(Fleet.gvk.group_kind) == "Fleet.fleets.example.org"
-    assert Node.resource is not None
-    assert not Node.resource.namespaced
 
 
 def test_a_kind_is_named_after_its_class_unless_it_says_otherwise() -> None:
@@ -56,17 +43,6 @@ def test_a_kind_is_named_after_its_class_unless_it_says_otherwise() -> None:
     assert not hasattr(NearTheSea, "gvk")
     with pytest.raises(TypeError, match=r"^NearTheSea has no group, version and kind; declare them"):
         _ = NearTheSea.gvk
-
-
-def test_an_object_carries_its_type_and_its_key() -> None:
-    pod = Pod.from_dict({"metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}}})
-    assert pod.to_dict() == {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}},
-    }
-    assert pod.key == NamespacedName("n", "a")
-    assert (pod.labels, pod.annotations) == ({"x": "y"}, {})
 
 
 @pytest.mark.parametrize("kind", [Pod, unstructured(Pod.gvk)])
@@ -105,33 +81,6 @@ def test_two_classes_for_one_kind_are_refused() -> None:
     scheme = Scheme(Pod, Pod)
     with pytest.raises(ValueError, match="Pod is registered as Pod already"):
         scheme.register(unstructured(Pod.gvk))
-
-
-class Mode(Enum):
-    FAST = "fast"
-
-
-class BackupSpec(Struct):
-    mode: Mode | None = None
-    not_before: datetime | None = None
-    retention_days: int | None = None
-
-
-class Backup(Object, group="example.com", version="v1", plural="backups"):
-    spec: BackupSpec = Field(default_factory=BackupSpec)
-
-
-def test_the_dict_of_an_object_is_json() -> None:
-    spec = {"mode": "fast", "notBefore": "2030-01-01T00:00:00Z"}
-    found = Backup.from_dict({"metadata": {"name": "a"}, "spec": spec}).to_dict()
-    assert found["spec"] == spec
-    assert json.loads(json.dumps(found)) == found
-
-
-def test_an_assignment_by_the_name_in_json_names_the_attribute() -> None:
-    backup = Backup()
-    with pytest.raises(AttributeError, match=r"has no field retentionDays; did you mean retention_days\?"):
-        backup.spec.retentionDays = 3  # type: ignore[attr-defined]
 
 
 def test_an_unknown_keyword_of_a_kind_is_named() -> None:

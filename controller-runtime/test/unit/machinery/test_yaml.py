@@ -161,16 +161,13 @@ def chain(levels: int) -> str:
 
 
 BOMBS = {
-    "brackets": ("[" * 40_000, "nested more than 200 levels"),
-    "a megabyte of brackets": ("[" * 1_000_000, "nested more than 200 levels"),
+    "brackets": ("[" * 1_000_000, "nested more than 200 levels"),
     "braces": ("{a: " * 40_000, "nested more than 200 levels"),
     "dashes": ("- " * 50_000 + "a", "nested more than 200 levels"),
     "question marks": ("? " * 50_000 + "a", "nested more than 200 levels"),
-    "keys that are lists": ("[? " * 20_000, "nested more than 200 levels"),
     "indentation": ("\n".join(" " * n + "a:" for n in range(1_100)), "nested more than 200 levels"),
     "depth by aliases": (chain(1_000), "nested more than 200 levels"),
     "billion laughs": (bomb(9, 9), "excessive aliasing"),
-    "two of each": (bomb(2, 40), "excessive aliasing"),
     "merges of merges": (merges(9, 30), "excessive aliasing"),
     "wide merges": (merges(50, 20, keys=1_000), "excessive aliasing|more than 100,000|more than 4 MiB"),
     "a wide map, merged a few times": (
