@@ -1,18 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LiveClient: each call is one request, each result an object of the requested kind."""
+"""LiveClient: each call is one request, each result an object of the requested kind. Writes are logged."""
 
+import io
 import json
 from typing import Any
 
 import pytest
 
-from controller_runtime import rest
+from controller_runtime import client, log, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod
 from controller_runtime.client import LiveClient, merge_from
+from controller_runtime.client.live import log_write
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Resource, errors, metadata_only, unstructured
 from controller_runtime.rest import FakeResponse, FakeTransport
+from controller_runtime.rest import request as requests
+from controller_runtime.rest.request import APPLY
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -204,3 +208,40 @@ async def test_an_object_whose_kind_is_called_a_list_is_applied() -> None:
     kind = unstructured(GVK("example.com", "v1", "AllowList"))
     allowed = kind.from_dict({"metadata": {"name": "a", "namespace": "n"}, "items": []})
     assert (await FakeClient().apply(allowed, field_owner="me")).name == "a"
+
+
+@pytest.fixture
+def lines() -> io.StringIO:
+    stream = io.StringIO()
+    log.configure(log.Options(verbosity=log.DEBUG), stream=stream)
+    return stream
+
+
+def test_a_write_is_one_line_with_its_verb_and_a_read_is_none(lines: io.StringIO) -> None:
+    resource = Resource("batch", "v1", "jobs", True)
+    log_write(requests.get(resource, "team", "c"), 200)
+    sent = requests.patch(resource, "team", "c", b"", content_type=APPLY, subresource="status")
+    log_write(sent, 201)
+    log_write(requests.update(Resource("", "v1", "nodes", False), "", "n", b"", dry_run=True), 200)
+
+    applied, updated = map(json.loads, lines.getvalue().splitlines())
+    assert applied["msg"] == "Wrote"
+    assert [applied[key] for key in ("verb", "resource", "object", "subresource", "status")] == [
+        "apply",
+        "jobs.batch",
+        "team/c",
+        "status",
+        201,
+    ]
+    assert [updated[key] for key in ("verb", "resource", "object", "dryRun")] == [
+        "update",
+        "nodes",
+        "n",
+        True,
+    ]
+
+
+def test_what_tests_use_is_imported_when_asked_for() -> None:
+    assert client.interceptor.__name__ == "controller_runtime.client.interceptor"
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        client.Nonsense  # type: ignore[attr-defined]  # noqa: B018 -- the access must fail

@@ -29,13 +29,6 @@ def test_metadata_are_read_without_the_rest() -> None:
         stored.object  # noqa: B018  # reading it decodes it
 
 
-def test_the_object_is_decoded_once() -> None:
-    stored = ResponseObject(ConfigMap, text(data={"a": "1"}))
-    assert stored.object.data == {"a": "1"}
-    assert stored.known is stored.object
-    assert stored.metadata is stored.object.metadata
-
-
 async def test_a_client_that_knows_no_other_way_decodes() -> None:
     client = with_field_owner(FakeClient(), "me")
     made = await apply_lazily(

@@ -9,7 +9,6 @@ import pytest
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import STRATEGIC, strategic_merge_from
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, unstructured
 
 VOLCANO_JOB = unstructured(GVK("batch.volcano.sh", "v1alpha1", "Job"))
@@ -45,13 +44,3 @@ def test_a_custom_resource_has_no_strategic_merge_patch() -> None:
         ValueError, match=r"Job: strategic merge patches are not supported for this kind; use merge_from$"
     ):
         strategic_merge_from(VOLCANO_JOB.from_dict({"metadata": {"name": "j"}}))
-
-
-async def test_what_another_writer_added_stays() -> None:
-    client = FakeClient(pod("a"))
-    mine = await client.get(Pod, ("n", "p"))
-    await client.update(pod("a", "theirs"))
-    changed = mine.deep_copy()
-    (changed.spec.containers or [])[0].image = "b"
-    after = await client.patch(changed, strategic_merge_from(mine))
-    assert [each.image for each in after.spec.containers or []] == ["b", "theirs"]

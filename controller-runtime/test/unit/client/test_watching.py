@@ -132,14 +132,6 @@ async def test_a_refusal_and_an_unreachable_server_are_errors_of_the_first_conne
         await anext(client.watch(ConfigMap, resource_version="1"))
 
 
-async def test_a_watch_gives_its_connection_back() -> None:
-    response = lines(line("ADDED", "a", 2), quiet=True)()
-    client, _ = serving(lambda: response)
-    async with client.watch(ConfigMap, resource_version="1") as watch:
-        await anext(watch)
-    assert response.closed
-
-
 async def test_an_object_that_is_not_of_the_kind_is_named_and_skipped() -> None:
     wrong = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "b"}, "data": 5}}).encode()
     client, transport = serving(lines(line("ADDED", "a", 2), wrong, line("ADDED", "c", 4), quiet=True))
