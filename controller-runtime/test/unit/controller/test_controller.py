@@ -93,10 +93,10 @@ async def test_while_the_server_is_away_no_request_waits_for_long_nor_uses_up_it
 async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_rate_and_soon_after_its_return(
     make: Make,
 ) -> None:
-    requests = {Request("default", f"r{number}") for number in range(5_000)}
+    requests = {Request("default", f"r{number}") for number in range(2_000)}
     attempts: list[float] = []
     done: dict[Request, float] = {}
-    outage = 900.0
+    outage = 300.0
 
     class Writes:
         async def reconcile(self, request: Request) -> Result:
@@ -111,7 +111,7 @@ async def test_many_requests_that_wait_for_the_server_are_retried_at_a_bounded_r
         for each in requests:
             made.queue.add(each)
         await anyio.sleep(outage + 10)
-    assert sum(450 <= each < outage for each in attempts) < 30 * 450
+    assert sum(150 <= each < outage for each in attempts) < 30 * 150
     assert done.keys() == requests
     assert max(done.values()) < outage + 8
     assert sum(each >= outage for each in attempts) == len(requests)  # each is woken only once
@@ -360,22 +360,15 @@ async def test_requests_that_are_woken_after_an_outage_are_reconciled_once_by_se
     assert sorted(done) == sorted(requests)
 
 
-async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -> None:
-    script = Script(ValueError("no"), Result(requeue_after=timedelta(minutes=5)), ValueError("no"))
+@pytest.mark.parametrize("after", [300, timedelta(minutes=5)], ids=["seconds", "timedelta"])
+async def test_a_requeue_comes_after_its_time_and_forgets_failures(
+    make: Make, after: timedelta | float
+) -> None:
+    script = Script(ValueError("no"), Result(requeue_after=after), ValueError("no"))
     async with running(make(script)) as made:
         made.queue.add(A)
         await anyio.sleep(400)
     assert script.times == [0.0, 0.005, 300.005, 300.01]
-    assert total(made, "reconcile_total", result="requeue_after") == 1
-
-
-@pytest.mark.parametrize("after", [300, 300.0, timedelta(minutes=5)])
-async def test_a_number_is_a_number_of_seconds(make: Make, after: timedelta | float) -> None:
-    script = Script(Result(requeue_after=after))
-    async with running(make(script)) as made:
-        made.queue.add(A)
-        await anyio.sleep(400)
-    assert script.times == [0.0, 300.0]
     assert total(made, "reconcile_total", result="requeue_after") == 1
 
 
