@@ -15,14 +15,6 @@ from ctrl_testkit.small import settle
 
 
 class TestHandlers:
-    async def test_hear_of_additions_changes_and_deletions(self, server: Any) -> None:
-        await server.watched()
-        server.put("a")
-        server.put("a")
-        server.remove("a")
-        await settle()
-        assert server.heard.take() == ["add a", "update a 11->12", "delete a"]
-
     async def test_are_not_told_what_they_know(self, server: Any) -> None:
         await server.watched()
         obj = server.put("a")

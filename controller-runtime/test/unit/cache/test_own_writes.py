@@ -17,6 +17,8 @@ from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import FakeResponse
 from ctrl_testkit.small import settle
 
+A = ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
+
 
 @pytest.fixture
 async def told(server: Any) -> tuple[cache.Cache, list[str]]:
@@ -49,7 +51,7 @@ async def test_an_echo_after_the_answer_is_ours(told: Any, server: Any) -> None:
 
 async def test_an_echo_before_the_answer_waits_for_it_and_is_ours(told: Any, server: Any) -> None:
     made, lines = told
-    with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+    with made.writing(A):
         written = server.put("a")
         server.put("b")
         await settle()
@@ -61,7 +63,7 @@ async def test_an_echo_before_the_answer_waits_for_it_and_is_ours(told: Any, ser
 
 async def test_what_others_change_during_a_write_is_theirs(told: Any, server: Any) -> None:
     made, lines = told
-    with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+    with made.writing(A):
         made.remember_write(ConfigMap.from_dict(server.put("a")))
         server.put("a", data={"k": "v"})
         server.remove("a")
@@ -71,10 +73,7 @@ async def test_what_others_change_during_a_write_is_theirs(told: Any, server: An
 
 async def test_a_write_that_fails_leaves_nothing_untold(told: Any, server: Any) -> None:
     made, lines = told
-    with (
-        suppress(RuntimeError),
-        made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})),
-    ):
+    with suppress(RuntimeError), made.writing(A):
         server.put("a")
         await settle()
         raise RuntimeError
@@ -83,7 +82,7 @@ async def test_a_write_that_fails_leaves_nothing_untold(told: Any, server: Any) 
 
 async def test_who_begins_to_listen_during_a_write_is_told_once(told: Any, server: Any) -> None:
     made, lines = told
-    with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+    with made.writing(A):
         server.put("a")
         await settle()
         (await made.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
@@ -141,12 +140,11 @@ async def test_a_write_that_an_event_has_shown_is_not_remembered(told: Any, serv
 
 async def test_the_next_write_of_an_object_has_the_whole_time_for_its_answer(told: Any, server: Any) -> None:
     made, lines = told
-    named = ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
-    with made.writing(named):
+    with made.writing(A):
         made.remember_write(ConfigMap.from_dict(server.put("a")))
         await settle()
         await anyio.sleep(0.1)
-    with made.writing(named):
+    with made.writing(A):
         await anyio.sleep(0.05)
         second = server.put("a", data={"n": "2"})
         await settle()
@@ -224,7 +222,7 @@ async def test_a_list_that_shows_our_write_may_hide_another_change_before_it(
     server.put("a")
     await settle()
     server.put("a", silent=True, data={"from": "another writer"})
-    with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+    with made.writing(A):
         written = ConfigMap.from_dict(server.put("a", silent=True))
         if answered_first:
             made.remember_write(written)
@@ -240,22 +238,21 @@ async def test_a_delete_by_name_does_not_hide_the_object_that_took_the_name(told
     made, _ = told
     server.put("a")
     await settle()
-    by_name = ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})
-    uid = made.uid_of(by_name)
+    uid = made.uid_of(A)
     assert uid == "uid-a"
     server.remove("a")
     server.put("a", uid="another")
     await settle()
-    made.remember_delete(by_name, uid=uid)
-    made.remember_delete(by_name)
+    made.remember_delete(A, uid=uid)
+    made.remember_delete(A)
     assert (await made.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
-    made.remember_delete(by_name, uid="another")
-    assert (await made.list(ConfigMap), made.uid_of(by_name)) == ([], "")
+    made.remember_delete(A, uid="another")
+    assert (await made.list(ConfigMap), made.uid_of(A)) == ([], "")
 
 
 async def test_a_write_that_hangs_does_not_keep_changes_from_handlers(told: Any, server: Any) -> None:
     made, lines = told
-    with made.writing(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "team-a"}})):
+    with made.writing(A):
         server.put("a")
         await anyio.sleep(0.2)
         assert lines == []

@@ -86,22 +86,6 @@ async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarel
     assert watched.interrupted_since(ConfigMap) is None
 
 
-async def test_backoff_starts_over_after_two_quiet_minutes(server: Any) -> None:
-    await server.watched()
-    for _ in range(2):
-        started = anyio.current_time()
-        server.faults.append(lambda _request: LOST)
-        await anyio.sleep(5)
-        server.hang_up()
-        await settle()
-        before = len(server.transport.requests)
-        await anyio.sleep(0.79)
-        assert len(server.transport.requests) == before
-        await anyio.sleep(0.02)
-        assert len(server.transport.requests) == before + 1
-        await anyio.sleep(started + 130 - anyio.current_time())
-
-
 async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time(server: Any) -> None:
     watched = await server.watched()
     for _ in range(8):
@@ -171,14 +155,6 @@ async def test_many_deletes_missed_in_a_gap_are_told_while_others_get_their_turn
         in_a_row.append(len(told) - before)
     assert max(in_a_row) <= 64
     assert await cache.list(ConfigMap) == []
-
-
-async def test_expiry_told_in_the_stream_relists(server: Any) -> None:
-    await server.watched()
-    server.put("missed", silent=True)
-    server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
-    await anyio.sleep(1)
-    assert server.heard.take() == ["add missed"]
 
 
 async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any) -> None:

@@ -201,6 +201,8 @@ class TestOwnWrites:
             }
         )
         await cache.list(ConfigMap)
+        (query,) = server.queries
+        assert (query["labelSelector"], query["fieldSelector"]) == ("app=x", "metadata.name=a")
         yes = {"labels": {"app": "x"}}
         cache.remember_write(ConfigMap.from_dict(server.put("a", metadata=yes, silent=True)))
         cache.remember_write(ConfigMap.from_dict(server.put("b", silent=True)))
