@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token files are read again when they may have been rewritten; if that fails, the last token is used."""
+"""Token files, which are read again when they may have been rewritten, and client certificates in memory."""
 
 import errno
 import os

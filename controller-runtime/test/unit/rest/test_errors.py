@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Error responses: for any body, an error with code, reason and the server's requested delay."""
+"""Error responses: for any body, an error with code, reason and the server's requested delay. Media types of the others."""
 
 from datetime import UTC, datetime
 
