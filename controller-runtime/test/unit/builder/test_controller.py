@@ -203,11 +203,6 @@ def test_a_name_is_given_once_unless_nobody_minds(mgr: FakeManager) -> None:
     assert len(mgr.added) == 2
 
 
-def test_complete_adds_the_controller(mgr: FakeManager) -> None:
-    builder.new_controller_managed_by(mgr).for_(Pod).complete(Seen())
-    assert [made.name for made in mgr.added] == ["pod"]
-
-
 Start = Callable[[builder.Builder], builder.Builder]
 
 
