@@ -12,7 +12,6 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
-from controller_runtime.machinery import Object
 from controller_runtime.reconcile import Request
 
 
@@ -131,8 +130,3 @@ async def test_functions_handle_the_events_they_are_given_for_and_others_are_dro
         queue.add(Request.for_object(evt.object))
 
     assert await requests(handler.Funcs(delete=deleted), old=pod("a"), new=pod("b")) == [[], [], ["ns/b"], []]
-
-
-def test_a_request_is_a_key() -> None:
-    obj: Object = pod("a")
-    assert Request.for_object(obj) == obj.key == ("ns", "a")

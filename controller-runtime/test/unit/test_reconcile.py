@@ -10,6 +10,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import ListOptions, ObjectList, Reader
+from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.reconcile import AsReconciler, Func, Reconciler, Request, Result
@@ -70,3 +71,15 @@ async def test_a_kind_that_is_not_served_is_not_an_object_that_was_deleted() -> 
 
     with pytest.raises(NotFoundError, match="could not find the requested resource"):
         await AsReconciler(NotServed(), Pod, Never()).reconcile(Request("ns", "here"))
+
+
+def test_an_event_may_name_its_kind_and_cannot_be_changed() -> None:
+    pod = Pod()
+    for made in (
+        CreateEvent[Pod](pod, is_in_initial_list=True),
+        UpdateEvent[Pod](pod, pod),
+        DeleteEvent[Pod](pod),
+        GenericEvent[Pod](pod),
+    ):
+        with pytest.raises(AttributeError):
+            made.object = pod  # type: ignore[misc,union-attr]  # asserted to fail
