@@ -62,9 +62,9 @@ def host() -> Iterator[str]:
     thread.join()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def collected() -> Iterator[None]:
-    """Free what is left of a closed loop here, where its warnings are expected, and not in a later test."""
+    """Free what is left of closed loops here, where their warnings are expected, and not in a test of another module."""
     yield
     gc.collect()
 
