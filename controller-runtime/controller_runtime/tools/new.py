@@ -212,7 +212,8 @@ def _module_problem(module: str) -> str:
         return "is the name of a module of Python's standard library"
     if module in _TAKEN:
         return "is the name of another folder of the project, or of a package that it imports"
-    installed = packages_distributions().get(module)
+    # To look through all that is installed takes a while, so only do it if there is a module of this name.
+    installed = importlib.util.find_spec(module) and packages_distributions().get(module)
     return f"is the name of a package that is installed here, from {installed[0]}" if installed else ""
 
 
