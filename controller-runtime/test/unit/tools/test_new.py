@@ -8,10 +8,11 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
+from controller_runtime.machinery import yaml
 from controller_runtime.tools.command import main
 from controller_runtime.tools.new import Project, ProjectError, create, render
 
@@ -40,24 +41,30 @@ def test_a_project_contains_no_bytecode(tmp_path: Path, monkeypatch: pytest.Monk
     assert files_below(tmp_path) == sorted(path.relative_to(tmp_path).as_posix() for path in written)
 
 
-def test_every_placeholder_is_filled_in_and_every_file_can_be_read(tmp_path: Path) -> None:
-    create(WEBSITE, tmp_path)
-    for name in files_below(tmp_path):
-        text = (tmp_path / name).read_text()
+@pytest.fixture(scope="module")
+def website(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("website")
+    create(WEBSITE, folder)
+    return folder
+
+
+def test_every_placeholder_is_filled_in_and_every_file_can_be_read(website: Path) -> None:
+    for name in files_below(website):
+        text = (website / name).read_text()
         assert "{{" not in text, name
         assert not re.search(r"^%%", text, re.MULTILINE), name
         assert text.endswith("\n"), name
         if name.endswith(".py"):
             ast.parse(text)
         elif name.endswith(".yaml"):
-            assert list(yaml.safe_load_all(text))
-    assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["name"] == "website-operator"
+            assert list(yaml.load_all(text))
+    assert tomllib.loads((website / "pyproject.toml").read_text())["project"]["name"] == "website-operator"
 
 
-def test_the_resources_of_the_kustomizations_exist(tmp_path: Path) -> None:
-    create(WEBSITE, tmp_path)
-    for folder in (tmp_path / "config", tmp_path / "config/webhook"):
-        for resource in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
+def test_the_resources_of_the_kustomizations_exist(website: Path) -> None:
+    for folder in (website / "config", website / "config/webhook"):
+        made: Any = yaml.load((folder / "kustomization.yaml").read_text())
+        for resource in made["resources"]:
             assert (folder / resource).exists(), resource
 
 
@@ -72,13 +79,13 @@ def test_the_kind_has_the_names_that_were_given(tmp_path: Path) -> None:
     create(
         Project(name="a", kind="Data", group="data.example.org", version="v1beta2", plural="data"), tmp_path
     )
-    crd = yaml.safe_load((tmp_path / "config/crd/data.example.org_data.yaml").read_text())
+    crd: Any = yaml.load((tmp_path / "config/crd/data.example.org_data.yaml").read_text())
     assert crd["metadata"]["name"] == "data.data.example.org"
     assert crd["spec"]["names"]["kind"] == "Data"
     assert crd["spec"]["versions"][0]["name"] == "v1beta2"
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert spec["properties"]["message"]["description"]
-    sample = yaml.safe_load((tmp_path / "config/samples/sample.yaml").read_text())
+    sample: Any = yaml.load((tmp_path / "config/samples/sample.yaml").read_text())
     assert (sample["apiVersion"], sample["kind"]) == ("data.example.org/v1beta2", "Data")
 
 
