@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import APPLY, MERGE, Watcher, merge_from, raw_patch
-from controller_runtime.fake import FakeClient
+from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import GVK, errors, unstructured
 from ctrl_testkit.kinds import Fleet
 
@@ -186,3 +187,20 @@ async def test_calls_are_remembered_also_when_refused(client: FakeClient) -> Non
         {"field_owner": "me", "force": True},
     )
     assert client.writes == [write]
+
+
+def test_events_are_kept_with_the_state_of_their_object() -> None:
+    recorder = FakeRecorder()
+    obj = ConfigMap(metadata=ctrl.ObjectMeta(namespace="team", name="one"))
+    recorder.event(obj, ctrl.recorder.NORMAL, "Created", "it exists")
+    obj.metadata.name = "two"
+    recorder.event(obj, ctrl.recorder.WARNING, "Broken", "it does not work")
+    assert recorder.reasons == ["Created", "Broken"]
+    first, second = recorder.events
+    assert (first.object.name, first.type, first.message) == ("one", "Normal", "it exists")
+    assert (second.object.name, second.type, second.message) == ("two", "Warning", "it does not work")
+
+
+def test_a_type_that_the_server_would_refuse_is_refused() -> None:
+    with pytest.raises(ValueError, match="event type 'Error' must be Normal or Warning"):
+        FakeRecorder().event(ConfigMap(), "Error", "Broken", "")

@@ -16,10 +16,6 @@ from ctrl_testkit.kinds import Fleet
 RAW = unstructured(GVK("example.org", "v1", "Thing"))
 
 
-def thing(name: str = "t", namespace: str = "n", **parts: Any) -> Any:
-    return RAW.from_dict({"metadata": {"name": name, "namespace": namespace}, **parts})
-
-
 @pytest.mark.parametrize(
     "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
 )

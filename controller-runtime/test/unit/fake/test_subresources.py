@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subresources in memory; the cases of ``alike.subresources`` compare them with a real API server."""
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
@@ -88,12 +88,6 @@ def container(name: str, cpu: str) -> dict[str, Any]:
 
 def running(spec: dict[str, Any]) -> Pod:
     return Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}, "spec": spec})
-
-
-async def wire(client: FakeClient) -> dict[str, Any]:
-    """Return the spec of the stored pod."""
-    spec: Any = (await client.get(Pod, ("n", "p"))).to_dict()["spec"]
-    return cast("dict[str, Any]", spec)
 
 
 async def test_only_pods_have_these_subresources() -> None:
