@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Directories with predictable names in a folder in which every user can create files, and locks."""
+"""Directories with predictable names in a folder in which every user can create files, locks, and reserved ports."""
 
 import os
+import random
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +95,16 @@ async def test_a_caller_that_waits_for_a_lock_is_told_once_and_gets_it_next(tmp_
         await anyio.sleep(1)
         assert told == ["waits"]
     assert told == ["waits", "holds"]
+
+
+def test_two_calls_do_not_choose_the_same_port_before_its_server_listens(tmp_path: Path) -> None:
+    first = free_ports(5, choose=random.Random(7), reservations=tmp_path)
+    second = free_ports(5, choose=random.Random(7), reservations=tmp_path)
+    assert not set(first) & set(second)
+
+
+def test_a_reservation_ends_when_its_server_should_have_started(tmp_path: Path) -> None:
+    (first,) = free_ports(1, choose=random.Random(7), reservations=tmp_path)
+    long_ago = time.time() - 300
+    os.utime(tmp_path / str(first), (long_ago, long_ago))
+    assert free_ports(1, choose=random.Random(7), reservations=tmp_path) == [first]
