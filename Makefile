@@ -214,7 +214,7 @@ test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests 
 	done
 
 GO_MANAGERS ?= 2.1.0,2.3.0
-BENCH_GO := burst default_burst status paced cold_start admission pod_grouping
+BENCH_GO := burst status paced cold_start admission pod_grouping
 BENCH_GO_ARGS := --jobs 1000 --few 100 --existing 0 --reviews 500 --pods 2000 --table --json build/bench/figures.json --charts build/bench
 .PHONY: bench-go
 bench-go: $(VENV)/.dev binaries ## Measure beside Trainer's Go managers of GO_MANAGERS in three rounds, print a table, draw into build/bench

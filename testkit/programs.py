@@ -23,6 +23,7 @@ from typing import Final
 import anyio
 from controller_runtime.envtest import (
     Binaries,
+    Binary,
     PlainProgress,
     Tool,
     ToolError,
@@ -197,6 +198,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"programs: {error}")
         return 1
     return 0
+
+
+async def locate_go_manager(release: str) -> Binary:
+    """Return the manager of a release of Trainer; build it if it is missing.
+
+    Raises:
+        ComponentError: it cannot be built.
+    """
+    return (await Binaries(progress=PlainProgress(sys.stderr)).locate(go_manager(release)))[GO_MANAGER]
 
 
 async def located(tool: Tool) -> Path:

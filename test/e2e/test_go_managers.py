@@ -25,12 +25,12 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import CRD, HOST, Binary, eventually, free_ports, point_at, wait_established
 from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, ServerError
-from harness import gomanagers
 from trainerctl.localcluster.cluster import Cluster
 
 from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit import programs
 from testkit.builders import pod_override, runtime_patch, train_job_document
 from testkit.clusters import job_set_at
 
@@ -79,7 +79,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 @pytest.fixture
 def binary(release: Release) -> Binary:
     """Return the Go manager."""
-    return anyio.run(gomanagers.locate, release.version)
+    return anyio.run(programs.locate_go_manager, release.version)
 
 
 class Swap:

@@ -16,7 +16,6 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST, Binary, eventually, free_ports
 from controller_runtime.machinery import GVK, Unstructured, unstructured
-from harness import gomanagers
 from trainerctl.localcluster.cluster import Cluster
 
 from testkit import programs
@@ -35,7 +34,7 @@ CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"
 @pytest.fixture
 def binary() -> Binary:
     """Return the Go manager."""
-    return anyio.run(gomanagers.locate, RELEASE)
+    return anyio.run(programs.locate_go_manager, RELEASE)
 
 
 def role_of_the_release() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Transport
-from harness import base, cluster, command, figures, interpreter, measure
+from harness import base, cluster, command, figures, interpreter
 from harness.plan import quick
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.nightly]
@@ -55,7 +55,7 @@ def environment(folder: Path) -> Iterator[Environment]:
 
 def test_a_base_runs_the_code_of_its_commit() -> None:
     shown = "import controller_runtime, pkg.app; print(controller_runtime.__file__, pkg.app.__file__)"
-    folders = {measure.ROOT / "build/bench" / f"base-{base.resolve('HEAD')[:12]}"}
+    folders = {interpreter.ROOT / "build/bench" / f"base-{base.resolve('HEAD')[:12]}"}
     for entrant in base.entrants("HEAD"):
         python, _, _ = entrant.command.partition(" -m ")
         done = subprocess.run(

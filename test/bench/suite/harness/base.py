@@ -19,8 +19,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from harness import interpreter, measure
+from harness import interpreter
 from harness.figures import Figure
+from harness.interpreter import ROOT
 from harness.plan import MODERATE, Entrant
 
 WORKLOADS: Final = ("burst", "status", "pod_grouping")
@@ -36,7 +37,6 @@ _BINDING: Final = (
 _SHOWN: Final = (
     *(f"{phase}.{what}" for phase in _PHASES for what in ("rate", "p50", "p99", "others")),
     "cold_start.*",
-    "default_burst.torch.*",
     "scale.*",
 )
 _LOCK: Final = "requirements/runtime.lock"
@@ -52,9 +52,9 @@ print(it.managers[0].command, it.groupers[0].command, sysconfig.get_path("pureli
 def resolve(commit: str) -> str:
     """Return the full hash of a commit. Raises ValueError if the commit does not exist."""
     parse = ["git", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"]
-    done = subprocess.run(parse, cwd=measure.ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(parse, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise ValueError(f"{commit!r} is not a commit of {measure.ROOT}")
+        raise ValueError(f"{commit!r} is not a commit of {ROOT}")
     return done.stdout.strip()
 
 
@@ -68,19 +68,17 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
         ValueError: there is no such commit.
     """
     full = resolve(commit)
-    root = measure.ROOT / "build/bench" / f"base-{full[:12]}"
+    root = ROOT / "build/bench" / f"base-{full[:12]}"
     if not root.exists():
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root.parent) as folder:
             # Unlike a worktree, these files are not recorded by Git.
-            archive = subprocess.run(
-                ["git", "archive", full], cwd=measure.ROOT, stdout=subprocess.PIPE, check=True
-            )
+            archive = subprocess.run(["git", "archive", full], cwd=ROOT, stdout=subprocess.PIPE, check=True)
             with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
                 files.extractall(Path(folder) / "unpacked", filter="data")
             (Path(folder) / "unpacked").rename(root)
     python = sys.executable
-    if (root / _LOCK).read_bytes() != (measure.ROOT / _LOCK).read_bytes():
+    if (root / _LOCK).read_bytes() != (ROOT / _LOCK).read_bytes():
         python = str(root / ".venv/bin/python")
         subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
         install = [python, "-m", "pip", "install", "--quiet", "--no-deps"]

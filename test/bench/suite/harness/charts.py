@@ -38,7 +38,6 @@ _HEADLINES: Final = (
     "status.torch.*.manager_cpu",
     "cold_start.*.first_jobset",
     "cold_start.*.start.peak_rss",
-    "admission.create.32.hooked.rate",
     "admission.direct.32.manager_cpu",
     "pod_grouping.burst.rate",
     "pod_grouping.*.requests",

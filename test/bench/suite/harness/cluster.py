@@ -95,7 +95,7 @@ class Cluster:
             custom_resource_definition(PodGroup),
             *(open_crd(gvk) for gvk in _FOREIGN),
         )
-        for name in (objects.NAMESPACE, objects.OTHERS, manifests.TRAINER_NAMESPACE):
+        for name in (objects.NAMESPACE, manifests.TRAINER_NAMESPACE):
             await self._live.create(Namespace(metadata=ObjectMeta(name=name)))
         account = await self._environment.add_service_account(
             manifests.TRAINER_NAMESPACE, manifests.TRAINER_ACCOUNT, expiration_seconds=86_400

@@ -32,13 +32,14 @@ from typing import Final
 
 import anyio
 from controller_runtime import log
-from harness import base, charts, figures, gomanagers, interpreter, summary
+from harness import base, charts, figures, interpreter, summary
 from harness.cluster import cluster
-from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
+from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
+
+from testkit import programs
 
 WORKLOADS: Final = (
     "burst",
-    "default_burst",
     "paced",
     "status",
     "cold_start",
@@ -55,9 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.rounds is None:
         options.rounds = base.ROUNDS if options.base else 3
-    if options.draw is not None:
-        _draw(options.charts, figures.read(options.draw))
-        return 0
     if options.list:
         for name in (*WORKLOADS, *LONG):
             sys.stdout.write(f"{name:12} {(_load(name).__doc__ or '').splitlines()[0]}\n")
@@ -77,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures.show(found)
     sys.stdout.write(f"{interpreter.describe()}\n")
     if options.charts is not None:
-        _draw(options.charts, found)
+        for path in charts.draw(options.charts, found):
+            sys.stderr.write(f"{path}\n")
     return 2 if failed else 1 if any(each.met is False for each in found) else 0
 
 
@@ -118,11 +117,6 @@ def _load(name: str) -> ModuleType:
     return importlib.import_module(f"managers.{name}")
 
 
-def _draw(folder: Path, found: Sequence[figures.Figure]) -> None:
-    for path in charts.draw(folder, found):
-        sys.stderr.write(f"{path}\n")
-
-
 def _plan(options: argparse.Namespace) -> Plan:
     """Return the plan that the options describe.
 
@@ -140,7 +134,10 @@ def _plan(options: argparse.Namespace) -> Plan:
     sizes = dataclasses.replace(sizes, **chosen)
     plan = dataclasses.replace(quick() if options.quick else Plan(3), rounds=options.rounds, sizes=sizes)
     before = [(each,) for each in base.entrants(options.base)] if options.base else [(), ()]
-    go = anyio.run(gomanagers.entrants, options.go)
+    go = [
+        Entrant(f"go-{release}", f"{anyio.run(programs.locate_go_manager, release).path} --config {{config}}")
+        for release in options.go
+    ]
     return dataclasses.replace(
         plan,
         managers=entrants(plan.managers, options.manager, others=(*before[0], *go)),
@@ -154,8 +151,8 @@ def _counts(text: str) -> tuple[int, ...]:
 
 def _releases(text: str) -> tuple[str, ...]:
     releases = tuple(text.split(","))
-    if unknown := set(releases) - {*gomanagers.RELEASES}:
-        known = ", ".join(gomanagers.RELEASES)
+    if unknown := set(releases) - {*programs.GO_RELEASES}:
+        known = ", ".join(programs.GO_RELEASES)
         raise argparse.ArgumentTypeError(f"unknown release {', '.join(sorted(unknown))}; known are {known}")
     return releases
 
@@ -175,12 +172,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="also write the figures to FILE, as JSON")
     add("--charts", type=Path, metavar="DIR", help="draw the figures into DIR")
     add("--table", action="store_true", help="print the main figures as a Markdown table")
-    add(
-        "--draw",
-        type=Path,
-        metavar="FILE",
-        help="measure nothing; draw an earlier run's figures into --charts",
-    )
     add("--list", action="store_true", help="list the workloads, and what each measures")
     managers = parser.add_argument_group("workloads on managers")
     add = managers.add_argument
@@ -190,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_releases,
         default=(),
         metavar="RELEASE,…",
-        help=f"also measure Trainer's Go managers of these releases ({', '.join(gomanagers.RELEASES)})",
+        help=f"also measure Trainer's Go managers of these releases ({', '.join(programs.GO_RELEASES)})",
     )
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="also measure this pod grouper")
     add("--quick", action="store_true", help="a few objects of each kind, to check that everything works")
@@ -200,5 +191,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--existing", type=_counts, metavar="N,…", help="TrainJobs before a cold start (0,2000)")
     add("--pods", type=int, metavar="N", help="pods to group (1000)")
     add("--scale", type=int, metavar="N", help="TrainJobs of the workload scale (50000)")
-    add("--reviews", type=int, metavar="N", help="creates, and reviews, of the workload admission (1000)")
+    add("--reviews", type=int, metavar="N", help="half the reviews of the workload admission (1000)")
     return parser

@@ -10,7 +10,7 @@ import operator
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -98,17 +98,6 @@ def write(path: Path, found: Iterable[Figure]) -> None:
     path.write_text(json.dumps(listed, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read(path: Path) -> list[Figure]:
-    """Return the figures in a file of :func:`write`."""
-    known = {field.name for field in dataclasses.fields(Figure)}
-    listed: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return [Figure(**{key: _frozen(value) for key, value in each.items() if key in known}) for each in listed]
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def show(found: Iterable[Figure]) -> None:
     """Print a table of figures."""
     table = Table(*_HEADINGS)
@@ -127,7 +116,8 @@ def show(found: Iterable[Figure]) -> None:
             each.target,
             met,
         )
-    _print(table)
+    console = Console()
+    Console(width=None if console.is_terminal else 200).print(table)
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -137,8 +127,3 @@ def _spread(values: Sequence[float]) -> str:
 def short(value: float) -> str:
     """Return a number with three significant digits, or all digits before the point if there are more."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _print(table: Table) -> None:
-    console = Console()
-    Console(width=None if console.is_terminal else 200).print(table)

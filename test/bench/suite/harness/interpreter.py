@@ -24,11 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness import measure
-
-_BYTECODE: Final = measure.ROOT / "build/bench/bytecode"
-_LOCK: Final = measure.ROOT / "requirements/image.lock"
-_LIBRARY: Final = measure.ROOT / "controller-runtime"
+ROOT: Final = Path(__file__).resolve().parents[4]
+_BYTECODE: Final = ROOT / "build/bench/bytecode"
+_LOCK: Final = ROOT / "requirements/image.lock"
+_LIBRARY: Final = ROOT / "controller-runtime"
 _OURS: Final = ("controller-runtime", "trainer-controller-manager")
 """The distributions of our programs. Only their metadata is needed, for the version."""
 _PROGRAMS: Final = "import pkg.app.program, pkg.app.podgrouper.program, pkg.podgrouper, pkg.util.cert, uvloop"
@@ -39,7 +38,7 @@ def as_image() -> str:
 
     It uses the interpreter of this environment in the environment of :func:`make_environment`.
     """
-    path = os.pathsep.join(map(str, (measure.ROOT, _LIBRARY, _own_folder("packages"))))
+    path = os.pathsep.join(map(str, (ROOT, _LIBRARY, _own_folder("packages"))))
     settings = [f"PYTHONPATH={path}", f"PYTHONPYCACHEPREFIX={_BYTECODE}"]
     python = _own_folder("bare") / "bin" / "python"
     return shlex.join(["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(python), "-P"])
@@ -60,7 +59,7 @@ def compile_as_image() -> None:
 
 def compile_for(command: str) -> None:
     """Import our programs' modules with a command line such as that of :func:`as_image`."""
-    subprocess.run([*shlex.split(command), "-c", _PROGRAMS], cwd=measure.ROOT, check=True)
+    subprocess.run([*shlex.split(command), "-c", _PROGRAMS], cwd=ROOT, check=True)
 
 
 def link_packages(lock: Path, installed: str, folder: Path) -> None:
@@ -107,7 +106,7 @@ def _interpreter() -> Path:
 def _own_folder(name: str) -> Path:
     """Return a folder that each interpreter has for itself."""
     identity = hashlib.sha256(str(_interpreter()).encode()).hexdigest()
-    return measure.ROOT / "build/bench" / f"{name}-{identity[:8]}"
+    return ROOT / "build/bench" / f"{name}-{identity[:8]}"
 
 
 def describe() -> str:

@@ -11,10 +11,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -22,8 +21,9 @@ import psutil
 import yaml
 from controller_runtime.envtest import Probe, free_ports, select_namespaces
 from controller_runtime.machinery.errors import StatusError
-from harness import measure, objects
+from harness import objects
 from harness.cluster import Cluster, empty
+from harness.interpreter import ROOT
 from harness.plan import Entrant
 from trainerctl.localcluster import manifests
 
@@ -31,8 +31,6 @@ _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 _REFUSAL: Final = "must be created before"
 _MIB: Final = 1024.0
 _LOOK: Final = 0.25
-UNREACHED: Final[Mapping[str, int]] = MappingProxyType({"qps": 1000, "burst": 2000})
-"""``clientConnection`` with limits that no manager reaches."""
 _BUSY: Final = 0.1
 """CPU seconds within ``_LOOK`` that count as work; garbage collections and upkeep need less."""
 Answer = TypeVar("Answer")
@@ -60,25 +58,16 @@ class Memory:
 class Manager:
     """A manager, or a pod grouper, that :func:`running` started."""
 
-    def __init__(
-        self,
-        entrant: Entrant,
-        cluster: Cluster,
-        folder: Path,
-        *,
-        grouper: bool,
-        limits: Mapping[str, int] | None,
-    ) -> None:
+    def __init__(self, entrant: Entrant, cluster: Cluster, folder: Path, *, grouper: bool) -> None:
         self.name = entrant.name
         self.cluster = cluster
         self._folder = folder
         self.port, self._health, metrics = free_ports(3)
         health = f"127.0.0.1:{self._health}"
         config = folder / "config.yaml"
-        content = _configuration(self.port, health, metrics, entrant, grouper=grouper)
-        if limits is not None:
-            content["clientConnection"] = dict(limits)
-        config.write_text(yaml.safe_dump(content))
+        config.write_text(
+            yaml.safe_dump(_configuration(self.port, health, metrics, entrant, grouper=grouper))
+        )
         cluster.authority.server("webhooks", ["127.0.0.1"]).write(
             folder / "k8s-webhook-server" / "serving-certs"
         )
@@ -86,8 +75,10 @@ class Manager:
         argv = shlex.split(entrant.command)
         for what, value in filled.items():
             argv = [each.replace(what, value) for each in argv]
+        python_path = map(str, (ROOT, ROOT / "controller-runtime", ROOT / "trainerctl"))
         environ = {
-            **measure.child_environment(),
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(python_path),
             "KUBECONFIG": str(cluster.kubeconfig),
             "TMPDIR": str(folder),
         }
@@ -180,9 +171,7 @@ class Manager:
             each.resume()
 
     @asynccontextmanager
-    async def asked(
-        self, namespaces: Sequence[str] = (objects.NAMESPACE,), *, patience: float = 30
-    ) -> AsyncIterator[None]:
+    async def asked(self, namespaces: Sequence[str] = (objects.NAMESPACE,)) -> AsyncIterator[None]:
         """During the body, let the API server call this manager's webhooks for objects of the namespaces.
 
         Both webhooks are configured, but no TrainJob meets the condition of the mutating one: Trainer v2.1 has no
@@ -195,13 +184,13 @@ class Manager:
                 hooks, kind = select_namespaces(each, list(namespaces)), f"{each['kind'].lower()}s"
                 await api.send("POST", f"{_HOOKS}/{kind}", hooks)
                 made.append(f"{_HOOKS}/{kind}/{hooks['metadata']['name']}")
-            await self.within(patience, self._refuses(True))
+            await self.within(30, self._refuses(True))
             yield
         finally:
             with anyio.CancelScope(shield=True):
                 for path in made:
                     await api.send("DELETE", path)
-                await self.within(patience, self._refuses(False))
+                await self.within(30, self._refuses(False))
 
     async def _refuses(self, wanted: bool) -> None:
         bad = objects.train_job("refused", "nowhere")
@@ -231,19 +220,10 @@ class Manager:
 
 
 @asynccontextmanager
-async def running(
-    entrant: Entrant,
-    cluster: Cluster,
-    *,
-    grouper: bool = False,
-    limits: Mapping[str, int] | None = UNREACHED,
-) -> AsyncIterator[Manager]:
-    """Run a program under test during the body; at first it may not be ready yet.
-
-    ``limits`` is the Configuration's ``clientConnection``; with None, the program's defaults apply.
-    """
+async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) -> AsyncIterator[Manager]:
+    """Run a program under test during the body; at first it may not be ready yet."""
     with tempfile.TemporaryDirectory(prefix=f"{entrant.name}-", dir=cluster.folder) as folder:
-        manager = Manager(entrant, cluster, Path(folder), grouper=grouper, limits=limits)
+        manager = Manager(entrant, cluster, Path(folder), grouper=grouper)
         try:
             yield manager
         finally:
@@ -252,12 +232,10 @@ async def running(
 
 
 @asynccontextmanager
-async def started(
-    entrant: Entrant, cluster: Cluster, *, limits: Mapping[str, int] | None = UNREACHED
-) -> AsyncIterator[Manager]:
+async def started(entrant: Entrant, cluster: Cluster) -> AsyncIterator[Manager]:
     """Run a program on an empty cluster as :func:`running` does; it is ready when the body begins."""
     await empty(cluster)
-    async with running(entrant, cluster, limits=limits) as manager:
+    async with running(entrant, cluster) as manager:
         await manager.ready()
         yield manager
 
@@ -283,6 +261,7 @@ def _configuration(
         "leaderElection": {"leaderElect": False},
         "controller": {"groupKindConcurrency": {"TrainJob.trainer.kubeflow.org": 5}},
         "certManagement": {"enable": False},
+        "clientConnection": {"qps": 1000, "burst": 2000},  # limits that no manager reaches
     }
     if entrant.ours:
         configuration["notStartedAfter"] = (

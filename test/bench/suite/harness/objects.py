@@ -10,22 +10,17 @@ from typing import Any, Final
 from pkg import shipped
 
 NAMESPACE: Final = "bench"
-OTHERS: Final = "others"
-"""A namespace without TrainJobs."""
 TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
 TRAIN_JOBS: Final = f"{TRAINER}/namespaces/{NAMESPACE}/trainjobs"
 JOB_SETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
-SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POD_GROUPS: Final = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
 COLLECTIONS: Final = (
     TRAIN_JOBS,
     JOB_SETS,
-    SECRETS,
     PODS,
     POD_GROUPS,
-    f"/api/v1/namespaces/{NAMESPACE}/configmaps",
-    f"/api/v1/namespaces/{NAMESPACE}/events",
+    *(f"/api/v1/namespaces/{NAMESPACE}/{kind}" for kind in ("secrets", "configmaps", "events")),
     f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups",
     *(
         f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}"

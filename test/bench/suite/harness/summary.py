@@ -17,8 +17,6 @@ _ROWS: Final = (
     ("CPU of the manager, completed", "status.torch.*.manager_cpu", "≤ 0.4"),
     ("burst: rate", "burst.torch.*.rate", ""),
     ("burst: p99", "burst.torch.*.p99", "≤ 0.5"),
-    ("burst with default limits: rate", "default_burst.torch.*.rate", "≥ 1"),
-    ("burst with default limits: p99", "default_burst.torch.*.p99", "≤ 1"),
     ("status: rate", "status.torch.*.rate", ""),
     ("paced: p50", "paced.torch.p50", "≤ 0.9"),
     ("paced: p99", "paced.torch.p99", "≤ 0.9"),

@@ -10,14 +10,15 @@ that the changes that it makes to the objects of another program are not counted
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 
-from harness import contest, figures, objects
+from harness import api, contest, figures, objects
 from harness.cluster import Cluster, empty
 from harness.contest import Found, phase
-from harness.manager import running
+from harness.manager import Manager, running
 from harness.plan import Entrant, Plan
-from harness.steps import populate, preload
+from managers.burst import create
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
@@ -26,7 +27,13 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     for existing in plan.sizes.existing:
         await empty(where)
         jobs = objects.names("old", existing or 1)
-        await preload(plan, where, plan.managers, partial(populate, plan, jobs=jobs))
+        async with running(plan.managers[0], where) as manager:
+            await manager.ready()
+            await _populate(plan, manager, jobs)
+        for entrant in plan.managers:
+            async with running(entrant, where) as manager:
+                await manager.ready()
+                await manager.within(plan.patience, manager.settled(plan.quiet))
         if not existing:
             await empty(where)
         one = partial(_measure, plan, where, existing)
@@ -51,3 +58,14 @@ async def _measure(plan: Plan, where: Cluster, existing: int, entrant: Entrant) 
     for path in (objects.TRAIN_JOBS, objects.JOB_SETS):
         await where.api.send("DELETE", f"{path}/{new}")
     return found
+
+
+async def _populate(plan: Plan, manager: Manager, jobs: Sequence[str]) -> None:
+    """Create TrainJobs in states as in a used cluster: a quarter suspended, a quarter running, and half complete."""
+    where = manager.cluster
+    await create(plan, manager, jobs[::4], suspend=True)
+    if others := [job for at, job in enumerate(jobs) if at % 4]:
+        await create(plan, manager, others)
+    through = [job for at, job in enumerate(jobs) if at % 4 > 1]
+    await api.each(through, where.api.patching(objects.JOB_SETS + "/{}/status", objects.completed()))
+    await manager.within(plan.patience, manager.settled(plan.quiet))

@@ -9,7 +9,7 @@ from harness.cluster import Cluster
 from harness.contest import Found, phase
 from harness.manager import started
 from harness.plan import Entrant, Plan
-from harness.steps import create
+from managers.burst import create
 
 RATE = 20.0
 

@@ -23,7 +23,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import psutil
 from harness import api, contest, figures, objects
 from harness.api import MERGE, Api
 from harness.cluster import Cluster, cluster
@@ -39,7 +38,6 @@ RATE: Final = 5.0
 NEW: Final = 200
 _JOB_SETS: Final = "/apis/jobset.x-k8s.io/v1alpha2"
 _ALL_JOB_SETS: Final = f"{_JOB_SETS}/jobsets"
-_GIB: Final = 2**30
 _LOOK: Final = 0.1
 _OLD: Final = {
     "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"zone": "a"}}}]
@@ -61,7 +59,7 @@ async def run(plan: Plan) -> list[figures.Figure]:
 
     async def one(entrant: Entrant) -> Found:
         found = Found()
-        async with cluster() as where, _machine(found):
+        async with cluster() as where:
             for name in NAMESPACES:
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 await where.api.send("POST", "/api/v1/namespaces", body)
@@ -124,7 +122,6 @@ async def _work(plan: Plan, manager: Manager, jobs: Sequence[str], found: Found)
         found.add("work.changes", changed[0] / (time.perf_counter() - began), "JobSets/s")
         tasks.cancel_scope.cancel()
     reactions = [max(0.0, seen[job] - done[job].at) for job in new]
-    found.add("work.first", reactions[0] * 1000, "ms")
     found.latencies("work", reactions)
     found.latencies("work.create", (each.took for each in done.values()))
     await manager.within(plan.patience, manager.settled(plan.quiet))
@@ -195,24 +192,6 @@ async def _answering(manager: Manager, found: Found, name: str) -> AsyncIterator
         yield
         tasks.cancel_scope.cancel()
     found.add(f"{name}.stall", longest * 1000, "ms")
-
-
-@asynccontextmanager
-async def _machine(found: Found) -> AsyncIterator[None]:
-    """Record the peak of the machine's used memory, minus the memory that was used before."""
-    before = most = psutil.virtual_memory().used
-
-    async def look() -> None:
-        nonlocal most
-        while True:
-            most = max(most, psutil.virtual_memory().used)
-            await anyio.sleep(1)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
-        yield
-        tasks.cancel_scope.cancel()
-    found.add("machine.peak", (most - before) / _GIB, "GiB")
 
 
 def _creating(client: Api) -> Step:

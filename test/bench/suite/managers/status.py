@@ -11,7 +11,7 @@ from harness.cluster import Cluster
 from harness.contest import Found, phase
 from harness.manager import Manager, started
 from harness.plan import Entrant, Plan
-from harness.steps import create
+from managers.burst import create
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
