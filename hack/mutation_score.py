@@ -69,12 +69,12 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     return house, [str(path.relative_to(house)) for path in (*files, *others)]
 
 
-def judge(root: Path, file: str, seconds: int = SECONDS) -> int:
+def judge(root: Path, file: str) -> int:
     """Run the tests of an edited file; return 0 if none failed before the CPU time was used up."""
     house, paths = selected(file, root)
-    limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
+    limits = ["prlimit", f"--cpu={SECONDS}:{SECONDS + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
     # A test in an endless loop fails before the CPU time of all tests is used up.
-    options = ["-x", "-q", "-m", "not slow", f"--timeout={seconds / 2}"]
+    options = ["-x", "-q", "-m", "not slow", f"--timeout={SECONDS / 2}"]
     pytest = [sys.executable, "-m", "pytest", *options, *paths]
     houses = (root, root / "controller-runtime", root / "trainerctl")
     environment = {**os.environ, "PYTHONPATH": ":".join(map(str, houses))}

@@ -54,7 +54,7 @@ class BoatV1alpha1(Object, group="fleets.example.org", version="v1alpha1", kind=
         return cls(spec=BoatSpecV1alpha1(rig=rig))
 
 
-def boat_crd(group: str = "fleets.example.org") -> dict[str, Any]:
+def boat_crd() -> dict[str, Any]:
     """Return the CustomResourceDefinition of both versions."""
     schema = {
         "type": "object",
@@ -67,9 +67,9 @@ def boat_crd(group: str = "fleets.example.org") -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"boats.{group}"},
+        "metadata": {"name": "boats.fleets.example.org"},
         "spec": {
-            "group": group,
+            "group": "fleets.example.org",
             "names": {"kind": "Boat", "listKind": "BoatList", "plural": "boats", "singular": "boat"},
             "scope": "Namespaced",
             "versions": versions,

@@ -244,8 +244,8 @@ def widget(ns: str, kind: type[Any] = Widget, name: str = "w", **parts: Any) -> 
     return kind.from_dict({"metadata": metadata, **parts})
 
 
-def strict(ns: str, kind: type[Any] = Strict, **parts: Any) -> Any:
-    return kind.from_dict({"metadata": {"name": "s", "namespace": ns}, **parts})
+def strict(ns: str, **parts: Any) -> Any:
+    return Strict.from_dict({"metadata": {"name": "s", "namespace": ns}, **parts})
 
 
 def planet(ns: str, kind: type[Any] = Planet, **parts: Any) -> Any:
