@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pytest
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import apply_manifests, wait_established
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
@@ -28,7 +27,6 @@ from testkit.why.components import (
     job_set_controller,
     manager,
     manager_scaled_down,
-    queue_missing,
     scheduler,
     service_removed,
     unsupported,
@@ -37,23 +35,16 @@ from testkit.why.live import (
     ENV,
     HIGH,
     NAME,
-    PULL,
     PYTHON,
     LiveTrainJob,
     as_reader,
-    condition,
     container,
-    crds,
     deleted,
-    gang,
     is_ended,
     kubelet,
-    no_quota,
     processes,
-    queued,
     removed,
     starts,
-    waits,
 )
 from testkit.why.live import State as Build
 from testkit.why.refusals import (
@@ -110,16 +101,16 @@ NOT_PLAYED: Final = {
     "sidecar-running": "a container that runs for minutes after the end of another",
     "unexplained": "the absence of every other cause",
     **dict.fromkeys(
-        ("volume-in-use", "volume-mount", "image-unauthorized", "image-rate-limited", "image-pull", "image-name-invalid",
+        ("volume-in-use", "volume-mount", "image-not-found", "image-unauthorized", "image-rate-limited", "image-pull", "image-name-invalid",
          "probe-failing", "evicted", "preempted", "node-rejected", "sandbox-failed"),
         "reports of a kubelet, written as in test/unit/why; one of them is played",
     ),
     **dict.fromkeys(
-        ("queue-inactive", "admission-check", "workload-deactivated", "workload-evicted"),
-        "reports of Kueue, written as in test/unit/why; one of them is played",
+        ("queued", "queue-missing", "queue-inactive", "admission-check", "workload-deactivated", "workload-evicted"),
+        "reports of Kueue, written as in test/unit/why",
     ),
     **dict.fromkeys(
-        ("gang-too-large", "gang-waiting"), "reports of Volcano, written as in test/unit/why; one of them is played"
+        ("gang-too-large", "gang-unschedulable", "gang-waiting"), "reports of Volcano, written as in test/unit/why"
     ),
 }  # fmt: skip
 """The causes of docs/why.md that this module does not bring about, and the components that they would need."""
@@ -142,9 +133,7 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
 async def live(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
 ) -> AsyncIterator[LiveTrainJob]:
-    """Yield a namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
-    await apply_manifests(cluster_client, crds())
-    await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=60)
+    """Yield a namespace for one TrainJob."""
     made = LiveTrainJob(cluster_client, local_cluster, cluster_namespace)
     async with made.undo:
         yield made
@@ -186,12 +175,7 @@ CAUSES: list[Any] = [
         ("claim too large", "claim-pending", 1, "data", claim_pending),
         ("storage class", "storage-class-missing", 1, "fast", storage_class),
         ("volume removed", "claim-lost", 1, "data", claim_lost),
-        ("image pull's back-off", "image-not-found", 1, "does not exist", kubelet(
-            waits("ImagePullBackOff", 'Back-off pulling image "local"'),
-            ("Failed", f'Failed to pull image "local": {PULL}not found'))),
         ("command", "command-not-found", 1, "torchrunn", processes(container(command=["torchrunn"]), code=128)),
-        ("out of memory", "out-of-memory", 1, "100Mi", kubelet(
-            is_ended(137, "OOMKilled"), containers=[container(resources={"limits": {"memory": "100Mi"}})])),
         ("exit code", "container-failed", 1, "bad learning rate", processes(
             container(command=["sh", "-c", "echo bad learning rate; exit 2"]), code=2)),
         ("crash loop", "crash-loop", 1, "diverged", processes(
@@ -210,11 +194,6 @@ CAUSES: list[Any] = [
         ("taint", "taints", 1, "example.com/own", untolerated),
         ("cordoned", "nodes-cordoned", 1, "cordoned", cordoned),
         ("affinity", "affinity", 1, "affinity", starts(pod=on_one_host({"app": "nothing"}))),
-        ("queued without the visibility API", "queued", 3, "does not serve visibility.kueue.x-k8s.io", queued(no_quota(
-            "couldn't assign flavors to pod set node: insufficient unused quota for cpu in flavor a, 4 more needed"))),
-        ("queued", "queued", 3, "insufficient unused quota", queued(no_quota(
-            "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor spot, 4 more needed"))),
-        ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
         ("key of a Secret", "key-missing", 1, "token", key_missing),
         ("launcher over SSH", "container-create", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
         ("out of memory, and the pod is removed", "out-of-memory", 1, "limit of 100Mi", deleted(kubelet(
@@ -233,7 +212,6 @@ CAUSES: list[Any] = [
             starts(pod={"nodeSelector": {"zone": "moon"}}), "trainjobs", "jobsets", "jobs")),
         ("neither pods nor events may be read", "pods-missing", 3, "step node", as_reader(
             starts(until="FailedCreate", pod={"serviceAccountName": "nope"}), "trainjobs", "jobsets", "jobs")),
-        ("gang does not fit", "gang-unschedulable", 3, "2/2 tasks", gang(1, condition("Unschedulable", message="2/2 tasks in gang unschedulable"))),
         ("between retries", "pods-failing", 1, "waits before it creates the next", between_retries),
         ("deadline", "deadline-exceeded", 1, "deadline", deadline),
     )
@@ -267,25 +245,13 @@ HEALTHY: list[Any] = [
     for name, state, build in (
         ("created just now", State.STARTING, health.just_created),
         ("runs", State.RUNNING, health.runs()),
-        ("complete", State.COMPLETE, health.complete),
         ("complete after a retry", State.COMPLETE, health.after_a_retry),
         ("a failed pod was replaced", State.RUNNING, health.replaced),
         ("a container restarted once", State.RUNNING, health.restarted),
         ("suspended and resumed", State.RUNNING, health.suspended_and_resumed),
-        ("the first step runs", State.RUNNING, health.two_steps(["sleep", "1000"])),
         ("the second step runs", State.RUNNING, health.second_step),
-        ("a sidecar runs", State.RUNNING, health.runs(pod=health.SIDECAR)),
-        ("a Secret deleted after the start", State.RUNNING, health.deleted_secret),
-        ("a claim is bound", State.RUNNING, health.with_a_claim),
-        ("another TrainJob failed", State.RUNNING, health.after(health.other_job_failed, health.runs())),
         ("an earlier TrainJob of the name failed", State.RUNNING, health.after(health.failed_before, health.runs())),
         ("a quota refused the pods before", State.RUNNING, health.refused_before),
-        ("a quota that is used up", State.RUNNING, health.after(health.quota_with_room, health.runs())),
-        ("a LimitRange with defaults", State.RUNNING, health.after(health.limit_range, health.runs())),
-        ("a priority class", State.RUNNING, health.priority),
-        ("a RuntimeClass", State.RUNNING, health.class_of_runtime),
-        ("Kueue admitted it, and it runs", State.RUNNING, health.admitted_and_running),
-        ("the manager restarts", State.RUNNING, health.manager_restarts),
         ("the JobSet restarted", State.RUNNING, health.job_set_restarts),
         ("only TrainJob, JobSet, Jobs and pods may be read", State.RUNNING, as_reader(health.runs(), *health.READER)),
     )

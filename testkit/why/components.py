@@ -9,11 +9,7 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.why import Snapshot
-from testkit.why.live import NAME, LiveTrainJob, container, no_quota
-
-
-async def queue_missing(live: LiveTrainJob) -> None:
-    await live.workload(no_quota("LocalQueue team-queue doesn't exist", "Inadmissible"), no_queue=True)
+from testkit.why.live import NAME, LiveTrainJob, container
 
 
 async def stop_component(live: LiveTrainJob, component: str) -> None:

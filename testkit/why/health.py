@@ -11,11 +11,7 @@ from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit.why.live import ENV, NAME, LiveTrainJob, State, condition, container
-from testkit.why.scheduling import claim
-
-TRUE: Final = ["true"]
-LATER: Final = ["sh", "-c", "sleep 3"]
+from testkit.why.live import NAME, LiveTrainJob, State, container
 
 
 def runs(*containers: Any, **parts: Any) -> State:
@@ -38,11 +34,6 @@ def after(*states: State) -> State:
 
 async def just_created(live: LiveTrainJob) -> None:
     await live.start()
-
-
-async def complete(live: LiveTrainJob) -> None:
-    await live.start(container(command=TRUE))
-    await live.condition("Complete")
 
 
 async def after_a_retry(live: LiveTrainJob) -> None:
@@ -83,42 +74,15 @@ async def suspended_and_resumed(live: LiveTrainJob) -> None:
     await live.runs()
 
 
-def two_steps(command: list[str]) -> State:
-    """Return a state in which the trainer's Job waits for a first step."""
-
-    async def build(live: LiveTrainJob) -> None:
-        first = {"name": "prepare", "template": {"spec": {"template": {"spec": {
-            "containers": [container("prepare", command)], "restartPolicy": "Never"}}}}}  # fmt: skip
-        depends = {"dependsOn": [{"name": "prepare", "status": "Complete"}]}
-        await live.start(steps=[first], step=depends)
-        await live.runs()
-
-    return build
-
-
 async def second_step(live: LiveTrainJob) -> None:
-    await two_steps(LATER)(live)
+    first = {"name": "prepare", "template": {"spec": {"template": {"spec": {
+        "containers": [container("prepare", ["sh", "-c", "sleep 3"])], "restartPolicy": "Never"}}}}}  # fmt: skip
+    depends = {"dependsOn": [{"name": "prepare", "status": "Complete"}]}
+    await live.start(steps=[first], step=depends)
+    await live.runs()
     await live.until(
         lambda snapshot: any("node" in pod.name for pod in snapshot.running), "the second step runs"
     )
-
-
-async def deleted_secret(live: LiveTrainJob) -> None:
-    await live.make("v1", "Secret", "hf-token", stringData={"token": "x"})
-    await runs(container(env=[ENV]))(live)
-    secret = unstructured(GVK("", "v1", "Secret"))
-    await live.client.delete(await live.client.get(secret, (live.namespace, "hf-token")))
-
-
-async def other_job_failed(live: LiveTrainJob) -> None:
-    """Make another TrainJob of the namespace fail."""
-    await live.start(container(command=["false"]), name="other", runtime="other")
-
-    async def failed() -> bool:
-        found = await live.client.get(TrainJob, (live.namespace, "other"))
-        return any(each.type == "Failed" and each.status == "True" for each in found.status.conditions or [])
-
-    await eventually(failed, timeout=120, reason="the other TrainJob failed")
 
 
 async def failed_before(live: LiveTrainJob) -> None:
@@ -145,42 +109,6 @@ async def refused_before(live: LiveTrainJob) -> None:
     await live.runs()
 
 
-async def quota_with_room(live: LiveTrainJob) -> None:
-    await live.make("v1", "ResourceQuota", "compute", spec={"hard": {"pods": "1"}})
-    await live.becomes("v1", "ResourceQuota", "compute", "status", "used")
-
-
-async def limit_range(live: LiveTrainJob) -> None:
-    limit = {"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"memory": "1Gi"}}
-    await live.make("v1", "LimitRange", "defaults", spec={"limits": [limit]})
-
-
-async def priority(live: LiveTrainJob) -> None:
-    await live.make("scheduling.k8s.io/v1", "PriorityClass", live.namespace, shared=True, value=5)
-    await runs(pod={"priorityClassName": live.namespace})(live)
-
-
-async def with_a_claim(live: LiveTrainJob) -> None:
-    await runs(pod=await claim(live))(live)
-
-
-async def class_of_runtime(live: LiveTrainJob) -> None:
-    await live.make("node.k8s.io/v1", "RuntimeClass", live.namespace, shared=True, handler="runc")
-    await runs(pod={"runtimeClassName": live.namespace})(live)
-
-
-async def admitted_and_running(live: LiveTrainJob) -> None:
-    await live.workload(condition("QuotaReserved"), condition("Admitted"))
-    await live.change(TrainJob, NAME, owner="kueue", spec={"suspend": False})
-    await live.runs()
-
-
-async def manager_restarts(live: LiveTrainJob) -> None:
-    await runs()(live)
-    await live.cluster.supervisor.stop("trainer-controller-manager")
-    live.undo.push_async_callback(live.cluster.restart)
-
-
 async def job_set_restarts(live: LiveTrainJob) -> None:
     """Make the first Job fail, so that JobSet creates its Jobs again."""
     script = 'test -e "$HOME/$JOB" && exec sleep 1000; touch "$HOME/$JOB"; exit 1'
@@ -195,5 +123,4 @@ async def job_set_restarts(live: LiveTrainJob) -> None:
     await live.runs()
 
 
-SIDECAR: Final = {"initContainers": [container("sidecar", restartPolicy="Always")]}
 READER: Final = ("trainjobs", "jobsets", "jobs", "pods")

@@ -24,13 +24,11 @@ from pkg import why
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.why import Snapshot, Verdict, reading
 from pkg.why.liveobject import LiveObject, number, text
-from testkit.builders import crd_without_schema
 
 Data = dict[str, Any]
 NAME: Final = "job"
 SLEEP: Final = ["sleep", "1000"]
 LIMIT: Final = 120.0
-QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 def now(ago: float = 0) -> str:
@@ -100,26 +98,23 @@ class LiveTrainJob:
         metadata = {"name": name, "namespace": self.namespace}
         await self.client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
 
-    async def start(self, *containers: Data, name: str = NAME, labels: Data | None = None, finalizers: list[str] | None = None,
+    async def start(self, *containers: Data, name: str = NAME, finalizers: list[str] | None = None,
                     spec: Data | None = None, **parts: Any) -> TrainJob:  # fmt: skip
         """Create a runtime and a TrainJob that refers to it."""
         runtime = parts.pop("runtime", "plain")
         await self.runtime(*containers, name=runtime, **parts)
-        metadata = {"name": name, "namespace": self.namespace, "labels": labels, "finalizers": finalizers}
+        metadata = {"name": name, "namespace": self.namespace, "finalizers": finalizers}
         ref = {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}}
         return await self.client.create(
             TrainJob.from_dict({"metadata": metadata, "spec": {**ref, **(spec or {})}})
         )
 
-    async def change(
-        self, kind: type[Any], name: str, *, of_status: bool = False, owner: str = "test", **body: Any
-    ) -> None:
+    async def change(self, kind: type[Any], name: str, **body: Any) -> None:
         """Merge ``body`` into an object of the namespace."""
         obj = kind.from_dict(
             {**getattr(kind, "empty", {}), "metadata": {"name": name, "namespace": self.namespace}}
         )
-        writer = self.client.status if of_status else self.client
-        await writer.patch(obj, raw_patch(MERGE, msgspec.json.encode(body)), field_owner=owner)
+        await self.client.patch(obj, raw_patch(MERGE, msgspec.json.encode(body)), field_owner="test")
 
     # --- visible states ---
 
@@ -204,54 +199,17 @@ class LiveTrainJob:
             "tolerations": [{"key": "example.com/own", "operator": "Exists"}],
         }
 
-    async def start_without_kubelet(
-        self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
-    ) -> None:
-        """Start the TrainJob on a node without a kubelet; write the status and an event of its pod as a kubelet does."""
+    async def start_without_kubelet(self, status: Mapping[str, Any], **parts: Any) -> None:
+        """Start the TrainJob on a node without a kubelet; write the status of its pod as a kubelet does."""
         containers, pod = parts.pop("containers", ()), {**await self.worker(), **parts.pop("pod", {})}
         await self.start(*containers, pod=pod, **parts)
         await self.until(
             lambda snapshot: any(pod.text("spec", "nodeName") for pod in snapshot.pods), "the pod is bound"
         )
-        await self.write(status, event=event)
-
-    async def write(self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None) -> None:
-        """Write the status of the first pod, and an event, as its kubelet does."""
-        pod = (await self.snapshot()).pods[0]
-        if event is not None:
-            about = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "namespace": self.namespace,
-                "uid": pod.uid,
-            }
-            await self.make("v1", "Event", f"{pod.name}.{event[0].lower()}", involvedObject=about, reason=event[0],
-                            message=event[1], type="Warning", count=1, firstTimestamp=now(), lastTimestamp=now(),
-                            source={"component": "kubelet"})  # fmt: skip
+        found = (await self.snapshot()).pods[0]
         body = msgspec.json.encode({"status": {"startTime": now(), "phase": "Pending", **status}})
-        target = Pod.from_dict({"metadata": {"name": pod.name, "namespace": self.namespace}})
+        target = Pod.from_dict({"metadata": {"name": found.name, "namespace": self.namespace}})
         await self.client.status.patch(target, raw_patch(STRATEGIC, body))
-
-    # --- Kueue, as it writes ---
-
-    async def workload(self, *conditions: Data, active: bool = True, **status: Any) -> None:
-        """Create a queue, a suspended TrainJob in it, and the Workload that Kueue creates for the TrainJob."""
-        if not status.pop("no_queue", False):
-            await self.make(
-                "kueue.x-k8s.io/v1beta1", "LocalQueue", "team-queue", spec={"clusterQueue": "all"}
-            )
-        job = await self.start(labels={QUEUE: "team-queue"}, spec={"suspend": True})
-        owner = {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "name": NAME,
-            "uid": job.metadata.uid,
-            "controller": True,
-        }
-        await self.condition("Suspended")
-        await self.make("kueue.x-k8s.io/v1beta1", "Workload", "trainjob-job-1", metadata={"ownerReferences": [owner]},
-                        spec={"queueName": "team-queue", "active": active}, status={"conditions": list(conditions), **status})  # fmt: skip
 
 
 def states(snapshot: Snapshot) -> list[Data]:
@@ -260,30 +218,24 @@ def states(snapshot: Snapshot) -> list[Data]:
     return [each for pod in snapshot.pods for part in parts for each in pod.maps("status", part)]
 
 
-def waits(reason: str, message: str = "") -> Data:
-    """Return the status of a pod whose container waits."""
-    state = {"waiting": {"reason": reason, "message": message}}
-    return {"containerStatuses": [_status(state, ready=False)]}
-
-
 def is_ended(code: int, reason: str) -> Data:
     """Return the status of a pod whose container has ended."""
     state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": now(), "finishedAt": now()}}
     return {"phase": "Failed", "containerStatuses": [_status(state, ready=False)]}
 
 
-def is_running(*, ready: bool = True, since: float = 0, **more: Any) -> Data:
+def is_running() -> Data:
     """Return the status of a pod whose container runs."""
-    conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": now(since)}]
-    state = {"running": {"startedAt": now(since)}}
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now()}]
+    state = {"running": {"startedAt": now()}}
     return {
         "phase": "Running",
         "conditions": conditions,
-        "containerStatuses": [_status(state, ready=ready, **more)],
+        "containerStatuses": [_status(state, ready=True)],
     }
 
 
-def _status(state: Data, *, ready: bool, **more: Any) -> Data:
+def _status(state: Data, *, ready: bool) -> Data:
     return {
         "name": "node",
         "image": "local",
@@ -291,37 +243,13 @@ def _status(state: Data, *, ready: bool, **more: Any) -> Data:
         "ready": ready,
         "restartCount": 0,
         "state": state,
-        **more,
     }
-
-
-def condition(
-    kind: str, status: str = "True", reason: str = "Pending", message: str = "", ago: float = 0
-) -> Data:
-    """Return a condition."""
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": now(ago),
-    }
-
-
-def crds() -> list[Data]:
-    """Return CRDs of kinds of Kueue and Volcano, without their schemas."""
-    return [
-        crd_without_schema("kueue.x-k8s.io", "v1beta1", "Workload"),
-        crd_without_schema("kueue.x-k8s.io", "v1beta1", "LocalQueue"),
-        crd_without_schema("scheduling.volcano.sh", "v1beta1", "PodGroup"),
-    ]
 
 
 State = Callable[[LiveTrainJob], Awaitable[object]]
 PYTHON: Final = ["python", "-c"]
 HIGH: Final = {"limits": {"nvidia.com/gpu": "16"}}
 ENV: Final = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
-PULL: Final = "failed to pull and unpack image: failed to resolve reference: docker.io/library/local:latest: "
 
 
 def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:
@@ -334,10 +262,9 @@ def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> 
     return build
 
 
-def kubelet(status: Any, event: tuple[str, str] | None = None, **parts: Any) -> State:
-    return lambda live: live.start_without_kubelet(
-        status() if callable(status) else status, event=event, **parts
-    )
+def kubelet(status: Data, **parts: Any) -> State:
+    """Return the state of a TrainJob whose pod has a status that the test writes."""
+    return lambda live: live.start_without_kubelet(status, **parts)
 
 
 def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) -> State:
@@ -375,14 +302,6 @@ def deleted(state: State) -> State:
     return build
 
 
-def queued(*conditions: Any, **parts: Any) -> State:
-    return lambda live: live.workload(*conditions, **parts)
-
-
-def no_quota(message: str, reason: str = "Pending") -> Any:
-    return condition("QuotaReserved", "False", reason, message)
-
-
 def as_reader(state: State, *resources: str) -> State:
     """Return ``state``, read by a user who may read only these resources."""
 
@@ -401,28 +320,5 @@ def as_reader(state: State, *resources: str) -> State:
             return snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set)
 
         await live.until(settled, "time has passed")
-
-    return build
-
-
-def gang(members: int, *conditions: Any) -> State:
-    """Return the state of a gang of Volcano whose PodGroup has ``conditions``."""
-
-    async def build(live: LiveTrainJob) -> None:
-        job = await live.start(pod={"schedulerName": "volcano"})
-        owner = {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "name": NAME,
-            "uid": job.metadata.uid,
-        }
-        await live.make("scheduling.volcano.sh/v1beta1", "PodGroup", NAME, metadata={"ownerReferences": [owner]},
-                        spec={"minMember": members}, status={"phase": "Inqueue", "conditions": list(conditions)})  # fmt: skip
-
-        def waited(snapshot: Snapshot) -> bool:
-            groups = snapshot.all("PodGroup.scheduling.volcano.sh")
-            return bool(groups) and len(snapshot.pods) == 1 and snapshot.spec_is_settled(groups[0])
-
-        await live.until(waited, "time has passed")
 
     return build

@@ -150,8 +150,7 @@ async def forbidden(live: LiveTrainJob) -> None:
 async def runtime_removed(live: LiveTrainJob) -> None:
     """Delete the runtime of a TrainJob without children; the runtime's finalizer is removed by hand."""
     await role(live, "jobset.x-k8s.io", "create", "patch", "update")
-    job = await starts(until="TrainJobResourcesCreationFailed")(live)
-    del job
+    await starts(until="TrainJobResourcesCreationFailed")(live)
     kind = unstructured(GVK("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"))
     runtime = await live.client.get(kind, (live.namespace, "plain"))
     await live.client.delete(runtime)

@@ -88,11 +88,7 @@ async def full(live: LiveTrainJob) -> None:
     pod = await live.worker()
     gpus = {"limits": {"nvidia.com/gpu": "8"}}
     await live.start(container(resources=gpus), name="first", runtime="first", pod=pod)
-
-    async def bound() -> bool:
-        return any(each.spec.node_name for each in await live.client.list(Pod, namespace=live.namespace))
-
-    await eventually(bound, timeout=60, reason="the first pod takes the node")
+    await eventually(lambda: bound(live), timeout=60, reason="the first pod takes the node")
     await starts(container(resources=gpus), pod=pod)(live)
 
 
