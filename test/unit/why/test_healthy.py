@@ -261,6 +261,22 @@ def deletion_of_a_replaced_pod(world: TrainJobObjects) -> None:
     old["spec"]["nodeName"] = "gone"
 
 
+def with_all_that_pods_refer_to(world: TrainJobObjects) -> None:
+    """Let the pods use all of a quota, have a bound claim and both kinds of classes, and get limits of a LimitRange."""
+    amounts = {"pods": "2"}
+    world.make(
+        "v1", "ResourceQuota", "compute", spec={"hard": amounts}, status={"hard": amounts, "used": amounts}
+    )
+    limits = [{"type": "Container", "default": {"memory": "1Gi"}}]
+    world.make("v1", "LimitRange", "defaults", spec={"limits": limits})
+    world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Bound"})
+    world.make("scheduling.k8s.io/v1", "PriorityClass", "own", namespace="")
+    world.make("node.k8s.io/v1", "RuntimeClass", "own", namespace="")
+    for pod in world.pods:
+        volume = {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}
+        pod["spec"].update(priorityClassName="own", runtimeClassName="own", volumes=[volume])
+
+
 def gang_starts(*, members: int = 2, **status: Any) -> Callable[[TrainJobObjects], Any]:
     """Return the state in which the pods of a gang pull their image.
 
@@ -306,6 +322,12 @@ CASES: list[Any] = [
         ("a Secret deleted after the start", 300, State.RUNNING, deleted_secret),
         ("an optional Secret", 60, State.STARTING, optional("Secret", "secret", "secretName")),
         ("an optional ConfigMap", 60, State.STARTING, optional("ConfigMap", "configMap", "name")),
+        (
+            "a quota that is used up, a claim, classes, limits",
+            300,
+            State.RUNNING,
+            with_all_that_pods_refer_to,
+        ),
         ("a claim bound at the first pod", 60, State.STARTING, late_claim),
         ("the gang runs", 300, State.RUNNING, gang_runs),
         ("the gang starts", 60, State.STARTING, gang_starts()),
