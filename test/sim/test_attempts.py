@@ -17,7 +17,7 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Event, Observer, Process, Simulation
+from controller_runtime.simtest import Event, Process, Simulation
 
 from pkg import features
 from pkg.apis.jobset.v1alpha2 import RESTARTS_KEY, JobSet
@@ -25,6 +25,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import world
+from testkit.sim.kills import Kills
 from testkit.sim.managers import Writes, check_managers
 from testkit.sim.objects import by_name, by_uid, controller, is_suspended
 from testkit.sim.users import Users
@@ -46,7 +47,7 @@ def _restarts(job_set: Document) -> int:
     return int(job_set.get("status", {}).get("restarts") or 0)
 
 
-class Starts(Observer):
+class Starts:
     """Counts the starts of each TrainJob, and kills the manager before or after some starts and deletions."""
 
     def __init__(self, sim: Simulation, *, exact: bool) -> None:
@@ -54,10 +55,9 @@ class Starts(Observer):
         self._exact = exact
         """True if only managers delete JobSets, so that every start must be counted."""
         self._rng = random.Random(f"{sim.seed}/starts")
-        self._held: Process | None = None
         self.counted: dict[str, int] = {}
         """The starts of each TrainJob by uid, as the changes of its JobSets show them."""
-        sim.network.observers.append(self)
+        Kills(sim, self._is_hit)
         sim.on_change(self.see)
 
     def see(self, event: Event) -> None:
@@ -103,18 +103,8 @@ class Starts(Observer):
             attempt = _starts(job_set) + _restarts(job_set) - 1
             assert number <= attempt, f"a pod of start {attempt} takes itself for one of start {number}"
 
-    def sends(self, process: Process, request: Request) -> None:
-        if self._held is not None and process is not self._held and process.name == self._held.name:
-            self._sim.network.cut_off.discard(process.name)
-            self._held = None
-        if self._held is None and _is_start_or_deletion(process, request) and self._rng.random() < 0.3:
-            self._held = process  # the request is lost with the manager
-            self._sim.network.cut_off.add(process.name)
-            self._sim.kill(process.name)
-
-    def arrives(self, process: Process, request: Request) -> None:
-        if not process.dead and _is_start_or_deletion(process, request) and self._rng.random() < 0.3:
-            self._sim.kill(process.name)  # only the answer is lost
+    def _is_hit(self, process: Process, request: Request, _arrived: bool) -> bool:
+        return _is_start_or_deletion(process, request) and self._rng.random() < 0.3
 
 
 def _is_start_or_deletion(process: Process, request: Request) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from controller_runtime import simtest
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Event, Observer, Process, Simulation
+from controller_runtime.simtest import Event, Process, Simulation
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import V2_3
@@ -24,6 +24,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import world
+from testkit.sim.kills import Kills
 from testkit.sim.managers import Writes, check_managers
 from testkit.sim.objects import by_uid, controller, is_suspended
 from testkit.sim.restchecks import RestChecks
@@ -38,50 +39,22 @@ pytestmark = [
 ]
 RUNTIMES: Final = ("plain", "local", "mpi", "gang")
 OFTEN: Final = 0.1
+KINDS: Final = ("jobsets", "podgroups", "trainjobs", "configmaps", "secrets")
 
 
-class Kills(Observer):
-    """Kills managers before and after their first write of each kind, and then before and after some writes."""
+class Hits:
+    """Chooses the first write of each kind, and then some writes, before they are sent and when they arrive."""
 
     def __init__(self, sim: Simulation) -> None:
-        self._sim = sim
         self._rng = random.Random(f"{sim.seed}/kills")
-        self._held: Process | None = None
-        self._has_ended = False
-        self.before: Counter[str] = Counter()
-        self.after: Counter[str] = Counter()
-        sim.network.observers.append(self)
+        self.counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+        """The writes at which managers were killed, by whether they had arrived."""
+        self.have_ended = False
 
-    def end(self) -> None:
-        """Kill no manager any more."""
-        self._has_ended = True
-        if self._held is not None:
-            self._sim.network.cut_off.discard(self._held.name)
-
-    def sends(self, process: Process, request: Request) -> None:
-        if self._held is not None and process is not self._held and process.name == self._held.name:
-            self._sim.network.cut_off.discard(process.name)
-            self._held = None
-        if self._held is None and self._is_hit(process, request, self.before):
-            self._held = process  # the request is lost with the manager
-            self._sim.network.cut_off.add(process.name)
-            self._sim.kill(process.name)
-
-    def arrives(self, process: Process, request: Request) -> None:
-        if not process.dead and self._is_hit(process, request, self.after):
-            self._sim.kill(process.name)  # only the answer is lost
-
-    def _is_hit(self, process: Process, request: Request, hits: Counter[str]) -> bool:
-        parts = request.path.strip("/").split("/")
-        kind = next(
-            (
-                each
-                for each in ("jobsets", "podgroups", "trainjobs", "configmaps", "secrets")
-                if each in parts
-            ),
-            "",
-        )
-        if self._has_ended or not process.name.startswith("manager") or request.method == "GET" or not kind:
+    def __call__(self, process: Process, request: Request, arrived: bool) -> bool:
+        parts, hits = request.path.strip("/").split("/"), self.counts[arrived]
+        kind = next((each for each in KINDS if each in parts), "")
+        if self.have_ended or not process.name.startswith("manager") or request.method == "GET" or not kind:
             return False
         write = f"{request.method} {kind}{'/status' if parts[-1] == 'status' else ''}"
         if hits[write] and self._rng.random() >= OFTEN:
@@ -132,7 +105,8 @@ def scenario(sim: Simulation) -> None:
     Writes(sim)
     users, administrators, snapshots = Users(4), Administrators(cluster), Snapshots(sim, past)
     administrators.register(sim)
-    kills, sizes = Kills(sim), Sizes(sim)
+    hits, sizes = Hits(sim), Sizes(sim)
+    kills = Kills(sim, hits)
     end = RestChecks(users, administrators, past, snapshots)
     sim.on_change(past.see)
     sim.on_change(snapshots.see)
@@ -161,11 +135,11 @@ def scenario(sim: Simulation) -> None:
     sim.action(users.delete, times=1)
 
     async def check(sim: Simulation) -> None:
-        kills.end()
+        hits.have_ended = True
+        kills.release()
         await end.check(sim)
         assert sizes.resized
-        assert kills.before
-        assert kills.after
+        assert all(hits.counts.values())
 
     sim.finally_(check)
     sim.finally_(check_managers)

@@ -26,6 +26,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import world
+from testkit.sim.kills import Kills
 from testkit.sim.managers import Writes, check_managers
 from testkit.sim.objects import by_name, is_true, refusals_expected
 from testkit.sim.users import OTHERS, Users
@@ -45,16 +46,16 @@ LATE: Final = 600.0
 
 
 class Deletions(Observer):
-    """Checks each TrainJob that a manager deletes, and kills the manager before and after the first deletions."""
+    """Checks each TrainJob that a manager deletes, and kills the manager at the first deletions."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
-        self._kills: dict[str, int] = {}
-        self._held: Process | None = None
+        self._kills: set[tuple[str, bool]] = set()
+        """The uids of the TrainJobs at whose deletions managers were killed, and whether the request had arrived."""
         self._policies: dict[str, set[int]] = {name: set() for name in RUNTIMES}
         """All times that a runtime has had: the managers' caches may lag behind."""
-        self.count = 0
         sim.network.observers.append(self)
+        Kills(sim, self._is_hit)
 
     def policy(self, name: str, seconds: int | None) -> None:
         """Record the time of a runtime."""
@@ -75,18 +76,19 @@ class Deletions(Observer):
         return row.document if row is not None and same else None
 
     def sends(self, process: Process, request: Request) -> None:
-        if self._held is not None and process is not self._held and process.name == self._held.name:
-            self._sim.network.cut_off.discard(process.name)
-            self._held = None
         if (job := self._deleted(request)) is None:
             return
         if (wrong := self._mistake(job)) is not None:
             self._sim.failures.append(AssertionError(f"{wrong}: {job['metadata']['name']}"))
-        self.count += 1
-        if self._held is None and self._first(job, 0):  # the request is lost with the manager
-            self._held = process
-            self._sim.network.cut_off.add(process.name)
-            self._sim.kill(process.name)
+
+    def _is_hit(self, _: Process, request: Request, arrived: bool) -> bool:
+        """Return True for the first deletion of a TrainJob that is sent, and for the first one that arrives after it."""
+        job = self._deleted(request)
+        hit = ((job or {"metadata": {"uid": ""}})["metadata"]["uid"], arrived)
+        if job is None or hit in self._kills or (arrived and (hit[0], False) not in self._kills):
+            return False
+        self._kills.add(hit)
+        return True
 
     def _mistake(self, job: Document) -> str | None:
         """Return why the calling process must not delete a TrainJob, or None. Its own clock decides."""
@@ -103,18 +105,6 @@ class Deletions(Observer):
             return "a TrainJob without a time to live is deleted"
         early = parse_time(ended[0]) + timedelta(seconds=min(times)) - datetime.now(UTC)
         return f"a TrainJob is deleted {early} too early" if early > SKEW else None
-
-    def arrives(self, process: Process, request: Request) -> None:
-        job = self._deleted(request)
-        if job is not None and not process.dead and self._first(job, 1):  # only the answer is lost
-            self._sim.kill(process.name)
-
-    def _first(self, job: Document, number: int) -> bool:
-        uid = job["metadata"]["uid"]
-        if self._kills.get(uid, 0) != number:
-            return False
-        self._kills[uid] = number + 1
-        return True
 
 
 def scenario(sim: Simulation) -> None:

@@ -20,7 +20,7 @@ from controller_runtime import simtest
 from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Event as Change
-from controller_runtime.simtest import Observer, Process, Simulation, is_fenced_write
+from controller_runtime.simtest import Process, Simulation, is_fenced_write
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -28,6 +28,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from testkit.sim import runtimes
 from testkit.sim import script as actions
 from testkit.sim.cluster import world
+from testkit.sim.kills import Kills
 from testkit.sim.script import Action
 
 Document = dict[str, Any]
@@ -47,7 +48,7 @@ pytestmark = [
 WHOLE: Final[tuple[type[Object], ...]] = (TrainJob, JobSet, PodGroup, TrainingRuntime)
 
 
-class Kills(Observer):
+class Disturbance:
     """Kills the manager before a write is sent, when the next attempt at it arrives at the server, and around changes.
 
     A third attempt at the same write is not disturbed, so that each write is made in the end.
@@ -57,35 +58,20 @@ class Kills(Observer):
         self._sim = sim
         self._rng = random.Random(f"{sim.seed}/kills")
         self._tried: dict[tuple[str, str, bytes], int] = {}
-        self._held: Process | None = None
         self.last = 0.0
         self.count = 0
-        sim.network.observers.append(self)
+        Kills(sim, self._is_hit)
         sim.on_change(self._see)
 
     def again(self) -> None:
         """Forget the writes so far: an equal write belongs to another action from now on, and is disturbed again."""
         self._tried.clear()
 
-    def sends(self, process: Process, request: Request) -> None:
-        if process.name != MANAGER:
-            return
-        if self._held is not None and process is not self._held:
-            self._held = None
-            self._sim.network.cut_off.discard(MANAGER)
-        if is_fenced_write(request) and self._attempt(request, 0):
-            self._held = process
-            self._sim.network.cut_off.add(MANAGER)
-            self._kill()
-
-    def arrives(self, process: Process, request: Request) -> None:
-        if (
-            process.name == MANAGER
-            and not process.dead
-            and is_fenced_write(request)
-            and self._attempt(request, 1)
-        ):
-            self._kill()
+    def _is_hit(self, process: Process, request: Request, arrived: bool) -> bool:
+        is_hit = process.name == MANAGER and is_fenced_write(request) and self._attempt(request, int(arrived))
+        if is_hit:
+            self._note()
+        return is_hit
 
     def _attempt(self, request: Request, number: int) -> bool:
         drawn = "/secrets" in request.path  # each attempt draws new keys
@@ -101,9 +87,12 @@ class Kills(Observer):
             self._sim.loop.call_later(self._rng.random() * 0.05, self._kill)
 
     def _kill(self) -> None:
+        self._note()
+        self._sim.kill(MANAGER)
+
+    def _note(self) -> None:
         self.count += 1
         self.last = self._sim.loop.time()
-        self._sim.kill(MANAGER)
 
 
 def one_by_one(seed: int) -> list[list[Action]]:
@@ -116,7 +105,7 @@ def lived(
 ) -> tuple[list[Document], int]:
     """Return the objects after each burst of actions, and how often the manager was killed."""
     states: list[Document] = []
-    made: list[Kills] = []
+    made: list[Disturbance] = []
 
     async def play(sim: Simulation) -> None:
         last = 0.0
@@ -129,7 +118,7 @@ def lived(
         sim.on_change(see)
         for runtime in (*actions.runtimes("default"), _GANG):
             await sim.client().create(runtime)
-        kills = Kills(sim) if killed else None
+        kills = Disturbance(sim) if killed else None
         made.extend([kills] if kills else [])
         for burst in script(seed):
             for action in burst:

@@ -36,13 +36,12 @@ _STATUS = frozenset({"succeeded", "status"})
 
 
 class Action(NamedTuple):
-    """One action of a user, or of JobSet's controller, which writes a status."""
+    """One action of a user on a TrainJob."""
 
     verb: str
     name: str
     spec: Document
     propagation: Any = None
-    kind: type[Object] = TrainJob
 
 
 def script(seed: int, length: int = 10) -> list[Action]:
@@ -133,18 +132,15 @@ def runtimes(namespace: str) -> list[TrainingRuntime]:
 async def perform(client: LiveClient, namespace: str, action: Action) -> None:
     """Perform one action; the script goes on even if the action is refused."""
     metadata = {"namespace": namespace, "name": action.name}
-    target = action.kind.from_dict({"metadata": metadata})
+    target = TrainJob.from_dict({"metadata": metadata})
     with refusals_expected():
         match action.verb:
             case "create":
-                await client.create(action.kind.from_dict({"metadata": metadata, "spec": action.spec}))
+                await client.create(TrainJob.from_dict({"metadata": metadata, "spec": action.spec}))
             case "delete":
                 await client.delete(target, propagation=action.propagation)
             case "patch":
                 await client.patch(target, raw_patch(MERGE, msgspec.json.encode({"spec": action.spec})))
-            case "status":
-                body = msgspec.json.encode({"status": action.spec})
-                await client.status.patch(target, raw_patch(MERGE, body))
 
 
 def state(found: Mapping[type[Object], Sequence[Document]]) -> Document:
