@@ -30,8 +30,6 @@ from testkit.sim.objects import (
 )
 
 Document = dict[str, Any]
-DENIED = "DENIED"
-"""The name of a variable that an admission policy denies."""
 IMMUTABLE = (
     'admission webhook "vjobset.kb.io" denied the request: '
     "spec.replicatedJobs: Invalid value: []: field is immutable"
@@ -46,20 +44,13 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 async def review_job_set(review: Review, *, webhook: bool = True) -> None:
-    """Act as a policy, JobSet's CRD and its webhooks: refuse a variable, set defaults, keep immutable fields.
+    """Act as JobSet's CRD and its webhooks: set defaults, keep immutable fields.
 
     Without ``webhook``, only the defaults of the CRD are set.
     """
     if review.subresource or review.new is None:
         return
     spec = review.new.setdefault("spec", {})
-    containers = [
-        each for template in _pod_templates(spec) for each in template["spec"].get("containers") or ()
-    ]
-    names = [variable.get("name") for each in containers for variable in each.get("env") or ()]
-    if DENIED in names and review.new != review.old:
-        text = f'admission webhook "policy.example.com" denied the request: {DENIED} is not allowed'
-        raise errors.ForbiddenError(text, code=403, reason="Forbidden")
     set_defaults(spec, webhook=webhook)
     if webhook and review.old is not None and not _is_allowed(review.old["spec"], spec):
         raise errors.ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")

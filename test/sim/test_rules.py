@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime import simtest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
 from controller_runtime.client import MERGE, raw_patch
@@ -23,7 +22,7 @@ from controller_runtime.simtest import MANAGER, Process, Simulation
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai import v2alpha2 as kai
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.constants.kai import POD_GROUP_ANNOTATION_FOR_POD
 from testkit.sim import calm, runtimes
@@ -33,9 +32,10 @@ from testkit.sim.finalizercontrollers import FINALIZER, FinalizerControllers
 from testkit.sim.grouperadministrators import GrouperAdministrators
 from testkit.sim.groups import Groups
 from testkit.sim.laggingoperators import LaggingOperators
+from testkit.sim.lives import failure_of, serve_kinds
 from testkit.sim.managers import Writes
 from testkit.sim.objects import controlled_by
-from testkit.sim.restchecks import RestChecks
+from testkit.sim.restchecks import RestChecks, state_problem
 from testkit.sim.rules import Rules
 from testkit.sim.snapshots import Snapshots
 from testkit.sim.spechistory import SpecHistory
@@ -215,13 +215,11 @@ BROKEN = {
 def test_a_change_that_breaks_a_rule_fails(
     breaks: Callable[[Writer], Coroutine[Any, Any, None]], text: str
 ) -> None:
-    def scenario(sim: Simulation) -> None:
-        sim.serve(TrainJob, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, PodGroup)
+    def prepare(sim: Simulation) -> None:
+        serve_kinds(sim)
         sim.on_change(Rules(sim, SpecHistory(sim), {}).see)
-        sim.finally_(lambda sim: breaks(Writer(sim)))
 
-    outcome = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0)
-    assert str(outcome.failure).startswith(text)
+    assert failure_of(prepare, lambda sim: breaks(Writer(sim))).startswith(text)
 
 
 class AtRest(Writer):
@@ -265,12 +263,9 @@ class AtRest(Writer):
         await self.held_runtime()
         await self.train_job()
 
-    async def overlook_end(self, end: str = "Completed") -> None:
+    async def overlook_end(self) -> None:
         await self.held_runtime()
-        await self.status(await self.job_set(await self.train_job()), condition(end))
-
-    async def overlook_failure(self) -> None:
-        await self.overlook_end("Failed")
+        await self.status(await self.job_set(await self.train_job()), condition("Completed"))
 
     async def suspend_alone(self) -> None:
         await self.held_runtime()
@@ -321,13 +316,8 @@ AT_REST = {
     AtRest.build_for_others: "a TrainJob of another controller was touched",
     AtRest.keep_overdue: "a TrainJob past its deadline has a JobSet",
     AtRest.forget_condition: "the condition Suspended is wrong",
-    AtRest.hide_obstacle: "a TrainJob that cannot proceed does not say so: job: JobSet job",
-    AtRest.build_nothing: "a TrainJob has 0 JobSets",
-    AtRest.overlook_end: "the JobSet is Completed and the TrainJob is not",
-    AtRest.overlook_failure: "the JobSet is Failed and the TrainJob is not",
-    AtRest.suspend_alone: "the JobSet is not suspended as its TrainJob",
+    AtRest.build_nothing: "a TrainJob has no JobSet",
     AtRest.run_for_ever: "a TrainJob neither ended nor was suspended",
-    AtRest.count_nothing: "jobsStatus is not the JobSet's",
     AtRest.outlive: "an object outlived its owner: Pod job",
     AtRest.release_used_runtime: "a runtime in use has no finalizer",
     AtRest.hold_unused_runtime: "a runtime without TrainJobs cannot be deleted",
@@ -348,42 +338,25 @@ IN_TIME = {
 }
 
 
-def broken(
-    sim: Simulation, breaks: Callable[[Any], Coroutine[Any, Any, Any]]
-) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Serve the kinds of the manager; return a function that breaks a rule."""
-    sim.serve(
-        TrainJob, ClusterTrainingRuntime, TrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, PodGroup
-    )
-    return functools.partial(breaks, AtRest(sim))
-
-
 @pytest.mark.parametrize(("breaks", "text"), AT_REST.items(), ids=name_of)
 def test_a_state_that_breaks_a_rule_of_rest_fails(
     breaks: Callable[[AtRest], Coroutine[Any, Any, None]], text: str
 ) -> None:
-    def scenario(sim: Simulation) -> None:
-        act = broken(sim, breaks)
+    ends: list[RestChecks] = []
+
+    def prepare(sim: Simulation) -> None:
+        serve_kinds(sim)
         past = SpecHistory(sim)
         sim.on_change(past.see)
         end = RestChecks(Users(1), Administrators(Cluster()), past)
         sim.on_change(lambda event: end.see(sim, event))
+        ends.append(end)
 
-        async def check(sim: Simulation) -> None:
-            async with anyio.create_task_group() as group:
-                group.start_soon(act)
-                await anyio.sleep(1.0)
-                try:
-                    await end.check_rest(sim)
-                finally:
-                    group.cancel_scope.cancel()
+    async def check(sim: Simulation) -> None:
+        await anyio.sleep(1.0)
+        await ends[0].check_rest(sim)
 
-        sim.finally_(check)
-
-    failure = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure
-    while isinstance(failure, ExceptionGroup):
-        failure = failure.exceptions[0]
-    assert str(failure).startswith(text)
+    assert failure_of(prepare, check, [lambda sim: breaks(AtRest(sim))]).startswith(text)
 
 
 @pytest.mark.parametrize(("breaks", "text"), IN_TIME.items(), ids=name_of)
@@ -392,16 +365,11 @@ def test_a_manager_that_does_not_follow_is_noticed(
 ) -> None:
     found: list[str | None] = []
 
-    def scenario(sim: Simulation) -> None:
-        act = broken(sim, breaks)
+    async def look(sim: Simulation) -> None:
+        await breaks(AtRest(sim))
+        found.extend([await state_problem(sim, job) for job in sim.server.objects(TrainJob)])
 
-        async def look(sim: Simulation) -> None:
-            await act()
-            found.extend([await calm.state_problem(sim, job) for job in sim.server.objects(TrainJob)])
-
-        sim.finally_(look)
-
-    assert simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure is None
+    assert failure_of(serve_kinds, look) == "None"
     assert found == [text]
 
 
@@ -444,12 +412,11 @@ LATE = {
 def test_a_change_at_a_wrong_time_fails(
     breaks: Callable[[Late], Coroutine[Any, Any, None]], text: str
 ) -> None:
-    def scenario(sim: Simulation) -> None:
-        sim.serve(TrainJob, ClusterTrainingRuntime, JobSet)
+    def prepare(sim: Simulation) -> None:
+        serve_kinds(sim)
         sim.on_change(functools.partial(calm.is_in_time, sim))
-        sim.finally_(lambda sim: breaks(Late(sim)))
 
-    assert str(simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure).startswith(text)
+    assert failure_of(prepare, lambda sim: breaks(Late(sim))).startswith(text)
 
 
 class Grouper(Writer):
@@ -592,20 +559,20 @@ GROUPED = {
 def test_a_change_that_breaks_a_rule_of_groups_fails(
     breaks: Callable[[Grouper], Coroutine[Any, Any, None]], text: str
 ) -> None:
-    def scenario(sim: Simulation) -> None:
+    rules: list[Groups] = []
+
+    def prepare(sim: Simulation) -> None:
         sim.serve(Pod, Job, JobSet, TrainJob, kai.PodGroup, ConfigMap)
         sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
-        groups = Groups(sim)
-        sim.on_change(groups.see)
+        rules.append(Groups(sim))
+        sim.on_change(rules[0].see)
 
-        async def check(sim: Simulation) -> None:
-            await breaks(Grouper(sim))
-            if not sim.failures:
-                await groups.check(sim)
+    async def check(sim: Simulation) -> None:
+        await breaks(Grouper(sim))
+        if not sim.failures:
+            await rules[0].check(sim)
 
-        sim.finally_(check)
-
-    assert str(simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure).startswith(text)
+    assert failure_of(prepare, check).startswith(text)
 
 
 class Others(Writer):
@@ -685,19 +652,13 @@ OTHERS_DISTURBED = {
 def test_a_change_of_what_others_have_written_fails(
     breaks: Callable[[Others], Coroutine[Any, Any, None]], text: str
 ) -> None:
-    def scenario(sim: Simulation) -> None:
+    others: list[Others] = []
+
+    def prepare(sim: Simulation) -> None:
         sim.serve(TrainJob, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, kai.PodGroup)
-        others = Others(sim)
+        others.append(Others(sim))
 
-        async def act(_: Simulation) -> None:
-            await breaks(others)
-
-        sim.finally_(act)
-
-    failure = simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure
-    while isinstance(failure, ExceptionGroup):
-        failure = failure.exceptions[0]
-    assert str(failure) == text
+    assert failure_of(prepare, lambda _: breaks(others[0])) == text
 
 
 class Sender(Writer):
@@ -774,15 +735,10 @@ def test_a_request_that_breaks_a_rule_is_noticed(
 ) -> None:
     found: list[str] = []
 
-    def scenario(sim: Simulation) -> None:
-        sim.serve(TrainJob, JobSet)
+    async def act(sim: Simulation) -> None:
+        await breaks(Sender(sim))
+        found.extend(map(str, sim.failures))
+        sim.failures.clear()
 
-        async def act(sim: Simulation) -> None:
-            await breaks(Sender(sim))
-            found.extend(map(str, sim.failures))
-            sim.failures.clear()
-
-        sim.finally_(act)
-
-    assert simtest.run(scenario, 1, steps=[], minutes=0.1, faults=0.0).failure is None
+    assert failure_of(serve_kinds, act) == "None"
     assert [each.startswith(text) for each in found] == [True], found

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -23,13 +23,14 @@ from pkg import features, podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai import v2alpha2 as kai
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
 from testkit.sim.cluster import Cluster, world
 from testkit.sim.kueue import USER, Kueue
+from testkit.sim.lives import Act, failure_of, serve_kinds
 from testkit.sim.managers import check_managers, revoke
 from testkit.sim.objects import controlled_by, is_deleted, owned, refusals_expected
 from testkit.sim.restchecks import RestChecks
@@ -41,38 +42,6 @@ from testkit.sim.users import Users
 Document = dict[str, Any]
 NAME = "job-0"
 JOB_SETS = "jobsets.jobset.x-k8s.io"
-Act = Callable[[Simulation], Coroutine[Any, Any, None]]
-
-
-def failure_of(
-    prepare: Callable[[Simulation], None], act: Act, beside: Sequence[Act] = (), *, seed: int = 1
-) -> str:
-    """Return the failure of a simulation in which ``act`` happens, beside other tasks."""
-
-    async def run(sim: Simulation) -> None:
-        async with anyio.create_task_group() as group:
-            for each in beside:
-                group.start_soon(each, sim)
-            try:
-                await act(sim)
-            finally:
-                group.cancel_scope.cancel()
-
-    def scenario(sim: Simulation) -> None:
-        prepare(sim)
-        sim.finally_(run)
-
-    failure = simtest.run(scenario, seed, steps=[], minutes=0.1, faults=0.0).failure
-    while isinstance(failure, ExceptionGroup):
-        failure = failure.exceptions[0]
-    return str(failure)
-
-
-def unmanaged(sim: Simulation) -> None:
-    """Serve the kinds of the manager, without a manager."""
-    sim.serve(
-        TrainJob, ClusterTrainingRuntime, TrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, PodGroup
-    )
 
 
 def child(kind: type[Object], job: Document, suffix: str = "", **parts: Any) -> Object:
@@ -122,9 +91,7 @@ async def report_too_soon(sim: Simulation) -> None:
                     await sim.client("admin").create(Event.from_dict({"metadata": metadata, **event}))
 
 
-NOT_BUILT = "a TrainJob is not reconciled when the conflicting object is deleted"
 STORIES: list[tuple[Callable[..., Awaitable[None]], list[Act], str]] = [
-    (Stories.unblock, [], NOT_BUILT),
     (Stories.move, [build], "a JobSet keeps the former spec"),
     (Stories.hold_long, [build], "a deletion that lasts is not reported"),
     (Stories.hold_long, [build, report_too_soon], "a deletion that does not last is reported"),
@@ -146,19 +113,12 @@ def test_a_story_with_a_wrong_end_fails(
         await anyio.sleep(2.0)
         await story(Stories(users, cluster.nodes), sim, rng, NAME)
 
-    assert failure_of(unmanaged, tell, beside) == f"{text}: {NAME}"
+    assert failure_of(serve_kinds, tell, beside) == f"{text}: {NAME}"
 
 
 def calm_of(sim: Simulation, cluster: Cluster) -> Calm:
     users, administrators, past = Users(6), Administrators(cluster), SpecHistory(sim)
     return Calm(users, administrators, RestChecks(users, administrators, past), cluster.nodes)
-
-
-def test_a_train_job_that_is_not_built_when_its_runtime_is_mended_is_noticed() -> None:
-    async def mend(sim: Simulation) -> None:
-        await calm_of(sim, Cluster()).mend_runtime(sim, random.Random(1), NAME)
-
-    assert failure_of(unmanaged, mend) == f"{NOT_BUILT}: {NAME}"
 
 
 class Managed:
@@ -271,7 +231,7 @@ def test_a_field_that_a_client_removes_without_knowing_it_is_noticed() -> None:
         for _ in range(3):
             await kueue.step(sim, random.Random(1))
 
-    failure = failure_of(unmanaged, admit)
+    failure = failure_of(serve_kinds, admit)
     assert failure == "a client that does not know a field has removed it: queued-0: runtimePatches"
 
 
@@ -320,7 +280,7 @@ def test_a_report_that_is_accepted_wrongly_is_noticed(is_own: bool, text: str) -
 
 def test_a_report_that_another_writer_removes_is_noticed() -> None:
     def prepare(sim: Simulation) -> None:
-        unmanaged(sim)
+        serve_kinds(sim)
         Trainers(sim)
 
     async def remove(sim: Simulation) -> None:

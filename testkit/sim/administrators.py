@@ -14,7 +14,6 @@ from controller_runtime.machinery import errors
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from testkit.jobset import DENIED
 from testkit.sim import runtimes
 from testkit.sim.cluster import Cluster
 from testkit.sim.objects import by_name, is_deleted, refusals_expected
@@ -100,21 +99,6 @@ class Administrators:
             if rng.random() < 0.3:
                 document["spec"]["mlPolicy"]["numNodes"] = rng.choice([1, 2])
             await sim.client("admin").update(type(found).from_dict(document))
-
-    async def deny(self, sim: Simulation, name: str, *, denied: bool) -> None:
-        """In the last job of a runtime, set a variable that an admission policy denies, or remove all variables."""
-        found = runtimes.runtime(name)
-        done = False
-        while not done:
-            await self.install(sim)
-            with refusals_expected():
-                document = (await sim.client("admin").get(type(found), found.key)).to_dict()
-                job = document["spec"]["template"]["spec"]["replicatedJobs"][-1]
-                container = job["template"]["spec"]["template"]["spec"]["containers"][0]
-                container["env"] = [{"name": DENIED, "value": "yes"}] if denied else []
-                await sim.client("admin").update(type(found).from_dict(document))
-                done = True
-            await anyio.sleep(0.0 if done else 1.0)
 
     async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a runtime. It continues to exist as long as TrainJobs refer to it."""

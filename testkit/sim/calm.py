@@ -20,22 +20,19 @@ from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.constants import trainer as constants
-from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import Nodes
 from testkit.sim.objects import (
     by_name,
     by_uid,
     controller,
-    is_deleted,
     is_overdue,
     is_suspended,
     is_true,
     owned,
     refusals_expected,
 )
-from testkit.sim.restchecks import RestChecks, is_reported, lacks_runtime, obstacle
+from testkit.sim.restchecks import RestChecks, state_problem
 from testkit.sim.steps import Act, about, perform, settled
 from testkit.sim.stories import Stories
 from testkit.sim.users import OTHERS, Users
@@ -88,22 +85,17 @@ class Calm:
                     users.obstruct,
                     users.create_obstructed,
                     self.resume_without_runtime,
-                    stories.suspend_edited,
                     stories.delete_siblings,
                     stories.relabel,
                     stories.audit_meanwhile,
                     stories.delete_held,
                     stories.orphan_unseen,
-                    stories.suspend_child,
-                    stories.unblock,
-                    stories.expire_denied,
                     stories.resume_beside_deleted,
                     stories.resume_late,
                     stories.expire_unreachable,
                     stories.edit_at_once,
                     stories.tamper,
                     stories.hold_long,
-                    self.mend_runtime,
                 ]
             ),
             users.delete_child,
@@ -130,16 +122,6 @@ class Calm:
                 for each in owned(sim, JobSet, job) if rng.random() < 0.5 else ():
                     with refusals_expected():
                         await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
-
-    async def mend_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Correct a runtime whose JobSets a policy has denied: a TrainJob that waits must get its JobSet soon."""
-        runtime = rng.choice(runtimes.NAMES)
-        await self._stories.remove(sim, rng, name)
-        await self._administrators.deny(sim, runtime, denied=True)
-        await self._users.create(sim, rng, name, runtime, suspend=rng.random() < 0.5)
-        await anyio.sleep(_LONG)
-        await self._administrators.deny(sim, runtime, denied=False)
-        await self._stories.is_built_soon(sim, name)
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
@@ -223,32 +205,3 @@ def _late(job: Document) -> float | None:
         return None
     began = parse_time(suspended.get("lastTransitionTime") or job["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - began).total_seconds() - float(seconds)
-
-
-async def state_problem(sim: Simulation, job: Document) -> str | None:
-    """Return how the state of a TrainJob differs from that of its JobSet, or None."""
-    if is_deleted(job):
-        return "a TrainJob is not deleted"
-    if is_true(job, "Complete") or is_true(job, "Failed"):
-        return None
-    suspended = is_suspended(job)
-    # A TrainJob that has failed often is retried only after minutes, so nothing else is checked here.
-    if (found := obstacle(sim, job)) is not None:
-        return None if found.is_reported else f"an obstacle is not reported: {found.name}"
-    if is_true(job, "Suspended") != suspended:
-        return "the condition Suspended is wrong"
-    if lacks_runtime(sim, job):
-        return None if is_reported(sim, job) else "a missing runtime is not reported"
-    sets = owned(sim, JobSet, job)
-    if len(sets) != 1 or is_deleted(sets[0]):
-        return "a TrainJob has no JobSet"
-    (job_set,) = sets
-    if is_suspended(job_set) != suspended:
-        return "a JobSet is not suspended as its TrainJob"
-    if is_true(job_set, "Completed") or is_true(job_set, "Failed"):
-        return "a TrainJob has not ended as its JobSet"
-    if job.get("status", {}).get("jobsStatus") != job_set.get("status", {}).get("replicatedJobsStatus"):
-        return "jobsStatus is not the JobSet's"
-    if suspended and constants.SUSPENDED_ANNOTATION in (job["metadata"].get("annotations") or {}):
-        return "a suspension is noted after its end"
-    return None

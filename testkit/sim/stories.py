@@ -11,7 +11,7 @@ import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery import Object
-from controller_runtime.simtest import MANAGER, Simulation
+from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -20,14 +20,11 @@ from testkit.sim.cluster import Nodes
 from testkit.sim.objects import by_name, is_deleted, is_true, owned, refusals_expected
 from testkit.sim.restchecks import lacks_runtime, obstacle
 from testkit.sim.users import Users
-from testkit.sim.webhook import FOREIGN, PURPOSE
 
 Document = dict[str, Any]
 _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]}}')
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
-_SOON: Final = 12.0
-"""Seconds within which a TrainJob must proceed once its obstacle is gone. The next retry is mostly due later."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0
@@ -54,11 +51,6 @@ class Stories:
         await self._users.resume(sim, rng, name)
         await anyio.sleep(15.0)
 
-    async def suspend_edited(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend a running TrainJob and change its trainer in the same write."""
-        await self._run(sim, rng, name)
-        await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
-
     async def delete_siblings(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Delete the siblings of a running JobSet."""
         await self._run(sim, rng, name)
@@ -84,15 +76,6 @@ class Stories:
                     await anyio.sleep(rng.random() * 0.02)
                     await self._users.annotate_status(sim, rng, name)
 
-    async def suspend_child(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend the JobSet of a running TrainJob; the manager must resume it."""
-        await self._run(sim, rng, name)
-        if (job := _train_job(sim, name)) is not None:
-            for each in owned(sim, JobSet, job):
-                with refusals_expected():
-                    suspend = raw_patch(MERGE, b'{"spec":{"suspend":true}}')
-                    await sim.client().patch(JobSet.from_dict(each), suspend)
-
     async def orphan_unseen(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Delete a TrainJob that a finalizer keeps, and orphan its JobSet, before the manager sees the deletion."""
         await self._users.suspend(sim, rng, name)
@@ -116,50 +99,6 @@ class Stories:
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")
         await anyio.sleep(rng.uniform(5.0, 10.0))
-
-    async def is_built_soon(self, sim: Simulation, name: str) -> None:
-        """Check that a TrainJob whose obstacle was just removed gets its JobSet before its next retry is due."""
-        until = sim.loop.time() + _SOON
-        while (job := _train_job(sim, name)) is not None and not owned(sim, JobSet, job):
-            ended = is_true(job, "Complete") or is_true(job, "Failed")
-            if ended or obstacle(sim, job) is not None or lacks_runtime(sim, job):
-                return
-            assert sim.loop.time() < until, (
-                f"a TrainJob is not reconciled when the conflicting object is deleted: {name}"
-            )
-            await anyio.sleep(1.0)
-
-    async def unblock(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a JobSet of another purpose that has had the name of a TrainJob's JobSet for minutes."""
-        await self.remove(sim, rng, name)
-        content = FOREIGN[JobSet][1]
-        metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
-        other = JobSet.from_dict({"metadata": metadata, **content})
-        with refusals_expected():
-            await sim.client().create(other)
-        if (found := by_name(sim, JobSet, other.to_dict())) is None or PURPOSE not in (
-            found["metadata"].get("labels") or {}
-        ):
-            return  # an orphan has the name
-        await self._users.create(sim, rng, name, suspend=rng.random() < 0.5)
-        await anyio.sleep(rng.uniform(1.0, 2.0) * _LONG)
-        with refusals_expected():
-            await sim.client().delete(other, propagation="Background")
-        await self.is_built_soon(sim, name)
-
-    async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager has no permission to patch or to delete the JobSet.
-
-        The JobSet may end meanwhile.
-        """
-        verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
-        await self.remove(sim, rng, name)
-        self._nodes.hold_until = sim.loop.time() + seconds + after / 3
-        denied = (MANAGER, verb, str(sim.server.table(JobSet).resource.group_resource))
-        sim.server.denied.add(denied)
-        await self._users.create(sim, rng, name, suspend=False, activeDeadlineSeconds=seconds)
-        await anyio.sleep(seconds + after)
-        sim.server.denied.discard(denied)
 
     async def resume_late(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Resume a TrainJob that was suspended for longer than its deadline: the deadline begins again."""
