@@ -1,17 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of the webhooks: a process, and a manager that the API server calls for a test's objects."""
+"""A manager whose webhooks the API server calls for a test's objects, and clients with a user agent."""
 
 import dataclasses
-import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
@@ -21,27 +17,6 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport
 from trainerctl.localcluster import manifests
 
 from testkit.builders import replicated, written_runtime, written_train_job
-
-PROGRAM = Path(__file__).with_name("program.py")
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def server() -> Iterator[tuple[psutil.Process, int]]:
-    """Start the server; yield its process and its port."""
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    yield psutil.Process(process.pid), int(process.stdout.readline().split()[0])
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 @pytest.fixture
