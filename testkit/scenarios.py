@@ -6,13 +6,9 @@ Each scenario returns when its feature has worked, and raises an error if it doe
 """
 
 import contextlib
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import anyio
 from controller_runtime import rest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
@@ -27,6 +23,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import status_url, token_audience
 from testkit.builders import make_ended_status, written_cluster_runtime, written_runtime, written_train_job
 from testkit.clusters import job_set_at, until
+from testkit.processes import answer
 
 PRIORITY: Final = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
 Run = Any  # the class Run of test/integration/rbac, which cannot be imported here
@@ -204,25 +201,16 @@ async def is_deleted(client: LiveClient, namespace: str, name: str, *, timeout: 
 
 
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
-    """Request the metrics with a token of an account that may not read them: the request must be refused."""
+    """Request the metrics without a token, with a wrong one, and with that of an account without the permission."""
     account = ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})
     with contextlib.suppress(AlreadyExistsError):
         await client.create(account)
-    issued = await client.subresource("token").create(account, TokenRequest())
-
-    def ask() -> int:
-        trusting = ssl.create_default_context()
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-        request = urllib.request.Request(f"https://127.0.0.1:{run.metrics}/metrics")
-        request.add_header("Authorization", f"Bearer {issued.status.token}")
-        try:
-            with urllib.request.urlopen(request, context=trusting, timeout=15) as response:
-                return int(response.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-
-    assert await anyio.to_thread.run_sync(ask) == 403
+    token = (await client.subresource("token").create(account, TokenRequest())).status.token or ""
+    url = f"https://127.0.0.1:{run.metrics}/metrics"
+    name = f"system:serviceaccount:{namespace}:scraper"
+    assert await answer(url, token) == (403, f"Authorization denied for user {name}\n")
+    assert await answer(url) == (401, "Unauthorized\n")
+    assert await answer(url, token[:-8] + "AAAAAAAA") == (401, "Unauthorized\n")
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {

@@ -30,19 +30,24 @@ from controller_runtime.testing.pytest_envtest import running
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 _HOP = {"connection", "content-length", "transfer-encoding", "keep-alive", "host"}
-_AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [
-        {
-            "level": "Metadata",
-            "verbs": ["create", "update", "patch", "delete"],
-            "resources": [{"group": ""}, {"group": "coordination.k8s.io"}],
-        },
-        {"level": "None"},
-    ],
+_AUDITED: dict[str, Any] = {
+    "verbs": ["create", "update", "patch", "delete"],
+    "resources": [{"group": ""}, {"group": "coordination.k8s.io"}],
 }
+
+
+def audit_flags(log: Path, **requests: Any) -> list[str]:
+    """Return the flags of an API server that writes the requests of an audit rule into a log at once."""
+    policy = log.with_name("policy.json")
+    rules = [{"level": "Metadata", **requests}, {"level": "None"}]
+    head = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
+    policy.write_text(json.dumps({**head, "rules": rules}))
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
+
+
+def audited(log: Path) -> list[dict[str, Any]]:
+    """Return the entries of an audit log, of which the last line may be half written."""
+    return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,9 +191,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def control_plane(audit_log: Path) -> Iterator[Environment]:
     """An API server only for the tests of faults, because its crashes must not affect other tests."""
-    policy = audit_log.with_name("policy.json")
-    policy.write_text(json.dumps(_AUDIT_POLICY))
-    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking"]
+    flags = audit_flags(audit_log, **_AUDITED)
     environment = Environment(api_server_flags=flags, progress=PlainProgress(sys.stderr))
     with running(environment):
         yield environment
@@ -202,9 +205,9 @@ def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
     """
 
     def read(namespace: str) -> list[dict[str, Any]]:
-        whole = audit_log.read_text().rpartition("\n")[0]  # the last line may be half written
-        entries = [json.loads(line) for line in whole.splitlines()]
-        mine = [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
+        mine = [
+            entry for entry in audited(audit_log) if entry.get("objectRef", {}).get("namespace") == namespace
+        ]
         return sorted(mine, key=lambda entry: str(entry["requestReceivedTimestamp"]))
 
     return read

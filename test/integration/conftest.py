@@ -4,21 +4,17 @@
 
 import dataclasses
 import secrets
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-import yaml
 from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, free_ports
+from controller_runtime.envtest import Binaries, Environment, apply_manifests
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
@@ -29,9 +25,9 @@ from trainerctl.localcluster.tools import JOBSET
 from pkg import config, shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.app import flags, program
+from testkit import processes
 
 USER = "trainer-under-test"
-ROOT = Path(__file__).parents[2]
 
 RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
@@ -118,8 +114,8 @@ class Recorded:
 def run_manager(trainer_config: Config) -> RunManager:
     """Return a function that runs the program's manager in the test's process: ``async with run_manager() as mgr``.
 
-    Positional arguments are flags of the program, and further keywords are options of the manager. Every request of the
-    manager is appended to the list ``sent``, if it is given.
+    Positional arguments are flags of the program, ``pod_grouper`` has keys of the Configuration, and further keywords are
+    options of the manager. Every request of the manager is appended to the list ``sent``, if it is given.
     """
 
     @asynccontextmanager
@@ -129,6 +125,8 @@ def run_manager(trainer_config: Config) -> RunManager:
         sent: list[Request] | None = None,
         status_port: int = 0,
         version: str = "2.1",
+        client_config: Config = trainer_config,
+        pod_grouper: dict[str, Any] | None = None,
         **options: Any,
     ) -> AsyncIterator[Manager]:
         parsed = flags.parse(arguments)
@@ -137,11 +135,13 @@ def run_manager(trainer_config: Config) -> RunManager:
         cfg.cert_management.enable = not webhooks
         cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
         cfg.webhook.host, cfg.status_server.port = "127.0.0.1", status_port
+        for key, value in (pod_grouper or {}).items():
+            setattr(cfg.pod_grouper, key, value)
         settings = dataclasses.replace(
             program.options(parsed, cfg),
             **{"metrics_bind_address": "0", "health_probe_bind_address": "0", "webhook_port": 0, **options},
         )
-        unthrottled = dataclasses.replace(trainer_config, qps=0)
+        unthrottled = dataclasses.replace(client_config, qps=0)
         async with Transport(unthrottled) as transport, anyio.create_task_group() as tasks:
             recorded = None if sent is None else Recorded(transport, sent)
             mgr = Manager(unthrottled, settings, transport=recorded)
@@ -167,52 +167,21 @@ async def namespace(namespace: str, live_client: LiveClient) -> AsyncIterator[st
         await live_client.delete(job)
 
 
-class Process:
-    """Our manager as a process, as a cluster runs it."""
-
-    def __init__(self, arguments: list[str], log: Path) -> None:
-        self.log = log
-        with log.open("ab") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "pkg.app", *arguments],
-                cwd=ROOT,
-                stdout=out,
-                stderr=out,
-            )
-
-    def kill(self) -> None:
-        """Kill the process, as if the machine had failed."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def terminate(self) -> int:
-        """Send SIGTERM; return the exit code."""
-        self._process.terminate()
-        return self._process.wait(timeout=30)
-
-
 @pytest.fixture
-def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
-    """Yield a function that starts our manager as a process, which is killed after the test."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
-    kubeconfig.chmod(0o600)
-    configuration = tmp_path / "config.yaml"
-    settings = (
-        "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
-        "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\nclientConnection: {qps: -1}\n"
-        f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
-        f"certManagement: {{webhookSecretName: webhook-cert-{secrets.token_hex(4)}}}\n"
-    )
-    started: list[Process] = []
+def start_manager(
+    trainer_control_plane: Environment, tmp_path: Path
+) -> Iterator[Callable[..., processes.Process]]:
+    """Yield a function that starts our manager with further flags and keys; it is killed after the test."""
+    started: list[processes.Process] = []
+    certificates = {"webhookSecretName": f"webhook-cert-{secrets.token_hex(4)}"}
 
-    def start(*arguments: str, version: str = "2.1") -> Process:
-        configuration.write_text(f"{settings}compatibilityVersion: '{version}'\n")
-        process = Process(
-            [f"--config={configuration}", f"--kubeconfig={kubeconfig}", *arguments], tmp_path / "manager.log"
+    def start(*arguments: str, **configuration: Any) -> processes.Process:
+        user = trainer_control_plane.kubeconfig_for(USER)
+        flags = processes.manager_flags(
+            tmp_path, user, **{"certManagement": certificates, "compatibilityVersion": "2.1", **configuration}
         )
-        started.append(process)
-        return process
+        started.append(processes.start_manager([*flags, *arguments], tmp_path / "manager.log"))
+        return started[-1]
 
     yield start
     for process in started:

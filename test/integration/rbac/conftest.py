@@ -5,47 +5,36 @@
 import dataclasses
 import json
 import secrets
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import anyio
 import pytest
-import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import (
-    Binaries,
+    HOST,
     Environment,
     apply_manifests,
     eventually,
     free_ports,
-    open_crd,
 )
-from controller_runtime.machinery import GVK, Unstructured
-from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
+from controller_runtime.machinery import Unstructured
+from controller_runtime.rest import Config
+from ctrl_testkit.faults import audited as entries
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import role_binding
-from trainerctl.localcluster.options import Options
-from trainerctl.localcluster.tools import JOBSET, JOBSETS
 
 from hack import rbac
+from testkit import processes
+from testkit.auditedservers import GANGS, audited_server
 
-ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
 API = "rbac.authorization.k8s.io"
 OF_THE_PROGRAM = [part for part in rbac.Part if part is not rbac.Part.POD_GROUPER]
 _OPEN = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """Paths of ``system:discovery``, which every user may read."""
-_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "userGroups": [GROUP]}, {"level": "None"}],
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +63,7 @@ class Run:
 
     async def ready(self) -> None:
         """Wait until its webhooks answer, which the API server calls for every Trainer object of the test."""
-        await eventually(lambda: answers(self.health, "/readyz"), timeout=30, reason="the manager is ready")
+        await eventually(lambda: processes.is_ready(self.health), timeout=30, reason="the manager is ready")
 
 
 RunUnder = Callable[..., AbstractAsyncContextManager[Run]]
@@ -92,36 +81,13 @@ def audited(audit_log: Path) -> Iterator[Environment]:
     Its clients have to list before they watch, as without streaming lists, and can block an owner's deletion only if
     they may change its finalizers.
     """
-    policy = audit_log.with_name("policy.json")
-    policy.write_text(json.dumps(_POLICY))
-    gangs = Options(kubernetes="1.35", workloads=True)
-    environment = Environment(
-        api_server_flags=[
-            f"--audit-policy-file={policy}",
-            f"--audit-log-path={audit_log}",
-            "--audit-log-mode=blocking",
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-            f"--feature-gates=WatchList=false,{gangs.feature_gates}",
-            *[flag for flag in gangs.api_server_flags if not flag.startswith("--feature-gates")],
-        ],
-        version=gangs.kubernetes,
-    )
-
-    async def start() -> None:
-        await environment.start()
-        binaries = await Binaries().locate(JOBSETS["0.11"])
-        groups = [
-            open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
-            open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),
-        ]
-        await environment.install_crds(*manifests.crds(binaries[JOBSET.name]), *groups)
-        async with Transport(environment.config) as transport:
-            client = LiveClient(transport, RESTMapper(transport))
-            await client.create(Namespace.from_dict({"metadata": {"name": manifests.TRAINER_NAMESPACE}}))
-
-    anyio.run(start)
-    yield environment
-    anyio.run(environment.stop)
+    flags = [
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        f"--feature-gates=WatchList=false,{GANGS.feature_gates}",
+        *[flag for flag in GANGS.api_server_flags if not flag.startswith("--feature-gates")],
+    ]
+    with audited_server(audit_log, GROUP, flags=flags) as environment:
+        yield environment
 
 
 @pytest.fixture
@@ -140,8 +106,7 @@ def read(audit_log: Path, user: str) -> Asked:
     """Return the requests of a user; an apply that creates an object or is refused counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
-    for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written
-        entry = json.loads(line)
+    for entry in entries(audit_log):
         if entry["user"]["username"] != user:
             continue
         ref = entry.get("objectRef") or _path(entry["requestURI"])
@@ -165,7 +130,7 @@ def run_under(
     Without ``rules`` it has its shipped roles except the grants ``without``. Further options are keys of its
     Configuration.
     """
-    processes: list[subprocess.Popen[bytes]] = []
+    started: list[processes.Process] = []
 
     @asynccontextmanager
     async def run(
@@ -218,18 +183,13 @@ def run_under(
             return bool(said.to_dict()["status"]["allowed"])
 
         await eventually(in_force, reason="the API server knows the role")
-        kubeconfig, configuration = tmp_path / f"{user}.kubeconfig", tmp_path / f"{user}.yaml"
-        kubeconfig.write_text(yaml.safe_dump(audited.kubeconfig_for(user, [GROUP])))
-        kubeconfig.chmod(0o600)
-        said = {
-            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-            "kind": "Configuration",
+        said: dict[str, Any] = {
             "metrics": {
-                "bindAddress": f"127.0.0.1:{metrics}",
+                "bindAddress": f"{HOST}:{metrics}",
                 "requireAuthorization": authorized_metrics and not grouper,
             },
-            "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
-            "webhook": {"host": "127.0.0.1", "port": serving},
+            "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
+            "webhook": {"host": HOST, "port": serving},
             "statusServer": {"port": status},
             "featureGates": {"TrainJobStatus": True, "FailureEvidence": True},
             "leaderElection": {
@@ -242,48 +202,30 @@ def run_under(
                 "retryPeriod": "500ms",
             },
             "certManagement": {"webhookSecretName": f"cert-{user}"},
-            "clientConnection": {"qps": -1},
         }
         if grouper:
             said["podGrouper"] = {
                 "defaultPrioritiesConfigMap": {"name": "defaults", "namespace": namespace},
                 "namespaceLabelSelector": {"kubernetes.io/metadata.name": namespace},
             }
-        configuration.write_text(yaml.safe_dump(said | options))
-        written = tmp_path / f"{user}.log"
-        with written.open("wb") as log:
-            arguments = [f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
-            process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
-        processes.append(process)
-        await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
-        yield Run(user, written, metrics, health, status, lambda: read(audit_log, user))
+        kubeconfig = audited.kubeconfig_for(user, [GROUP])
+        flags = processes.manager_flags(tmp_path, kubeconfig, name=user, **{**said, **options})
+        flags += ["--controllers=podgrouper"] if grouper else []
+        process = processes.start_manager(flags, tmp_path / f"{user}.log")
+        started.append(process)
+        await eventually(lambda: is_alive(health), timeout=60, reason="the manager answers")
+        yield Run(user, process.log, metrics, health, status, lambda: read(audit_log, user))
         process.kill()
-        process.wait()
+
+    async def is_alive(health: int) -> bool:
+        return (await processes.answer(f"http://{HOST}:{health}/healthz"))[0] == 200
 
     yield run
-    for process in processes:
+    for process in started:
         process.kill()
-        process.wait()
 
 
 async def label(client: LiveClient, namespace: str, value: str) -> None:
     """Label a namespace, so that the API server calls the webhooks of the manager under test for its objects."""
     body = json.dumps({"metadata": {"labels": {"under-test": value}}}).encode()
     await client.patch(Namespace.from_dict({"metadata": {"name": namespace}}), raw_patch(MERGE, body))
-
-
-def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the program."""
-    command = [sys.executable, "-m", "pkg.app", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-
-
-async def answers(port: int, path: str) -> bool:
-    """Return True if a GET is answered by 200."""
-    async with Transport(Config(f"http://127.0.0.1:{port}")) as probe:
-        try:
-            response = await probe.send(Request("GET", path))
-        except TransportError:
-            return False
-        await response.read()
-        return response.status == 200

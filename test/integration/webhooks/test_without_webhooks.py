@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager outside the cluster, as docs/own-cluster.md starts it, leaves another manager's webhooks alone."""
 
-import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,16 +15,16 @@ from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.machinery import Unstructured
-from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
+from controller_runtime.rest import RESTMapper, Transport
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from testkit.builders import written_runtime, written_train_job
 from testkit.clusters import job_set_at
+from testkit.processes import ROOT, is_ready, running
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[3]
 SECRET = (manifests.TRAINER_NAMESPACE, "kubeflow-trainer-webhook-cert")
 HOOKS = ("", "validator.trainer.kubeflow.org")
 
@@ -89,32 +87,15 @@ async def test_a_manager_outside_the_cluster_runs_jobs_and_touches_no_certificat
         (await client.get(Secret, SECRET)).to_dict(),
         (await client.get(ValidatingWebhookConfiguration, HOOKS)).to_dict(),
     )
-    arguments = ["run", "--kubeconfig", str(tmp_path / "kubeconfig"), f"--config={tmp_path / 'config.yaml'}"]
-    with (tmp_path / "log").open("wb") as log:
-        manager = subprocess.Popen(  # noqa: ASYNC220 - started once, ended below
-            [sys.executable, "-m", "trainerctl", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'trainerctl'}:{ROOT}"},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        async with Transport(Config(host=f"http://127.0.0.1:{health}")) as probe:
-
-            async def ready() -> bool:
-                try:
-                    return (await probe.send(Request("GET", "/readyz"))).status == 200
-                except TransportError:
-                    return False
-
-            await eventually(ready, timeout=60, reason="the manager is ready")
+    flags = ["--kubeconfig", tmp_path / "kubeconfig", f"--config={tmp_path / 'config.yaml'}"]
+    environ = {"PYTHONPATH": f"{ROOT / 'trainerctl'}:{ROOT}"}
+    command = [sys.executable, "-m", "trainerctl", "run", *flags]
+    with running(command, tmp_path / "log", cwd=tmp_path, environ=environ):
+        await eventually(lambda: is_ready(health), timeout=60, reason="the manager is ready")
         await client.create(written_runtime("default"))
         await client.create(written_train_job("default", "runtime"))
         await job_set_at(client, ("default", "job"), timeout=30)
         assert not listens(webhook)
-    finally:
-        manager.terminate()
-        assert manager.wait(timeout=30) == 0, (tmp_path / "log").read_text()[-2000:]
     after = (
         (await client.get(Secret, SECRET)).to_dict(),
         (await client.get(ValidatingWebhookConfiguration, HOOKS)).to_dict(),
