@@ -4,34 +4,28 @@
 
 import json
 import re
-import subprocess
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import yaml
 from controller_runtime import Manager
-from controller_runtime.apis.authentication.v1 import TokenRequest
-from controller_runtime.apis.core.v1 import ServiceAccount
-from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually, free_ports
+from controller_runtime.envtest import Environment, apply_manifests, eventually, free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
+from trainerctl.localcluster.access import role_binding
 from trainerctl.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
 from testkit import programs
 from testkit.builders import written_train_job
 from testkit.clusters import job_set_at
+from testkit.processes import ROOT, answer, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
 READER = ROOT / "config" / "metrics-authorization" / "reader_role.yaml"
 # Metrics without samples until an error occurs or a webhook is called.
@@ -45,34 +39,18 @@ SILENT = (
 )
 
 
-@pytest.fixture(scope="session")
-def prometheus() -> Path:
-    """Return the program, built without service discovery."""
-    return anyio.run(programs.located, PROMETHEUS_TOOL)
-
-
 @pytest.fixture
-async def token(live_client: LiveClient, namespace: str) -> str:
+async def token(control_plane: Environment, live_client: LiveClient, namespace: str) -> str:
     """Return the token of a ServiceAccount with the shipped role for scrapers."""
     (role,) = yaml.safe_load_all(READER.read_text())
-    await live_client.apply(ClusterRole.from_dict(role), field_owner="test", force=True)
-    account = {"name": "prometheus", "namespace": namespace}
-    made = await live_client.create(ServiceAccount.from_dict({"metadata": account}))
-    binding = {
-        "metadata": {"name": namespace},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": role["metadata"]["name"],
-        },
-        "subjects": [{"kind": "ServiceAccount", **account}],
-    }
-    await live_client.create(ClusterRoleBinding.from_dict(binding))
-    return (await live_client.subresource("token").create(made, TokenRequest())).status.token or ""
+    account = {"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace}
+    await apply_manifests(live_client, [role, role_binding(role["metadata"]["name"], account)], owner="test")
+    config = await control_plane.add_service_account(namespace, "prometheus")
+    return (await config.credentials.headers())["Authorization"].removeprefix("Bearer ")
 
 
 @contextmanager
-def running(program: Path, folder: Path, target: int, token: str) -> Iterator[str]:
+def prometheus(program: Path, folder: Path, target: int, token: str) -> Iterator[str]:
     """Run Prometheus as our ServiceMonitor would have it configured; yield its address."""
     (monitor,) = yaml.safe_load_all((PROMETHEUS / "service_monitor.yaml").read_text())
     (endpoint,) = monitor["spec"]["endpoints"]
@@ -97,36 +75,21 @@ def running(program: Path, folder: Path, target: int, token: str) -> Iterator[st
         )
     )
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(program),
-                f"--config.file={folder / 'prometheus.yaml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address={address}",
-            ],
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
-    try:
+    flags = {
+        "config.file": folder / "prometheus.yaml",
+        "storage.tsdb.path": folder / "data",
+        "web.listen-address": address,
+    }
+    command = [program, *(f"--{name}={value}" for name, value in flags.items())]
+    with running(command, folder / "prometheus.log", cwd=folder):
         yield f"http://{address}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def ask(address: str, path: str, **parameters: str) -> Any:
-    def get() -> Any:
-        url = f"{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(url, timeout=60) as response:
-                return json.load(response)["data"]
-        except urllib.error.HTTPError as error:  # not ready yet
-            error.close()
-            raise
-
-    return await anyio.to_thread.run_sync(get)
+    status, text = await answer(f"{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+    if status != 200:
+        raise OSError(text)  # not ready yet
+    return json.loads(text)["data"]
 
 
 def dashboard() -> list[str]:
@@ -137,7 +100,6 @@ def dashboard() -> list[str]:
 
 @pytest.mark.usefixtures("may_review")
 async def test_prometheus_reads_everything_it_is_told_to_show(
-    prometheus: Path,
     run_manager: Callable[..., AbstractAsyncContextManager[Manager]],
     live_client: LiveClient,
     namespace: str,
@@ -150,10 +112,11 @@ async def test_prometheus_reads_everything_it_is_told_to_show(
         "metrics_secure": True,
         "metrics_filter": with_authentication_and_authorization,
     }
+    program = await programs.located(PROMETHEUS_TOOL)
     async with run_manager(**secure) as mgr:
         await live_client.create(written_train_job(namespace, torch_runtime, kind=None))
         await job_set_at(live_client, (namespace, "job"))
-        with running(prometheus, tmp_path, mgr.metrics_server.port, token) as address:
+        with prometheus(program, tmp_path, mgr.metrics_server.port, token) as address:
 
             async def scraped() -> bool:
                 query = 'count_over_time(up{job="trainer"}[1m]) >= 3 and up{job="trainer"} == 1'
