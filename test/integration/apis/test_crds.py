@@ -12,7 +12,7 @@ from controller_runtime.envtest import install_crds, read_manifests, wait_establ
 from controller_runtime.machinery import GVK, Unstructured, openapi, unstructured
 from controller_runtime.rest import Config, Request, Transport
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from testkit.builders import train_job_document
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,16 +42,6 @@ async def test_the_samples_are_accepted_as_they_are(live_client: LiveClient, nam
             each["metadata"]["namespace"] = namespace
             stored = await live_client.create(unstructured(kind).from_dict(each), dry_run=True)
             assert missing(each["spec"], stored["spec"]) == []
-
-
-async def test_the_shipped_runtimes_are_accepted_as_they_are(live_client: LiveClient) -> None:
-    shipped = shipped_manifests("runtimes", ClusterTrainingRuntime.gvk)
-    assert len(shipped) == 9
-    for each in shipped:
-        stored = await live_client.create(ClusterTrainingRuntime.from_dict(each), dry_run=True)
-        assert (
-            missing(ClusterTrainingRuntime.from_dict(each).to_dict()["spec"], stored.to_dict()["spec"]) == []
-        )
 
 
 def everything(schema: dict[str, Any]) -> Any:

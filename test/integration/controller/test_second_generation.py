@@ -5,7 +5,7 @@
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Event
+from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import conditions
@@ -22,15 +22,11 @@ PATCH = runtime_patch(
 )
 
 
-def runtime(namespace: str, pod: dict[str, Any], **policy: Any) -> TrainingRuntime:
-    return written_runtime(namespace, pod=pod, mlPolicy=policy)
-
-
 async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
     run_manager: Any, live_client: LiveClient, namespace: str
 ) -> None:
     pod = {"containers": [{"name": "node", "image": "busybox"}]}
-    await live_client.create(runtime(namespace, pod, numNodes=2, jax={}))
+    await live_client.create(written_runtime(namespace, pod=pod, mlPolicy={"numNodes": 2, "jax": {}}))
     sent: list[Request] = []
     async with run_manager(sent=sent, version="2.3"):
         job = written_train_job(namespace, "runtime", runtimePatches=[PATCH], activeDeadlineSeconds=10)
@@ -61,47 +57,3 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
         assert not (await live_client.get(TrainingRuntime, (namespace, "runtime"))).metadata.finalizers
     about_snapshots = [each.method for each in sent if "configmaps" in each.path and namespace in each.path]
     assert about_snapshots == ["POST"]
-
-
-@pytest.mark.parametrize(
-    ("secrets", "events"),
-    [
-        pytest.param(
-            [{"name": "registry"}],
-            [
-                "TrainJob resources reconciliation failed: runtimePatches: patch of kueue.x-k8s.io/manager for job node: spec.template.spec.imagePullSecrets: map: map[] does not contain declared merge key: name"
-            ],
-            id="beside the runtime's secrets",
-        ),
-        pytest.param([], [], id="alone"),
-    ],
-)
-async def test_a_stored_patch_with_a_nameless_pull_secret_is_one_event_or_has_no_effect(
-    run_manager: Any,
-    live_client: LiveClient,
-    namespace: str,
-    secrets: list[dict[str, str]],
-    events: list[str],
-) -> None:
-    pod = {"containers": [{"name": "node", "image": "busybox"}], "imagePullSecrets": secrets}
-    await live_client.create(runtime(namespace, pod, numNodes=1, torch={}))
-    patch = runtime_patch(PATCH["manager"], {"imagePullSecrets": [{}]})
-    for name, patches in (("nameless", [patch]), ("plain", None)):
-        await live_client.create(written_train_job(namespace, "runtime", name=name, runtimePatches=patches))
-    async with run_manager(version="2.3"):
-
-        async def seen() -> list[str]:
-            found = await live_client.list(Event, namespace=namespace)
-            return [each.message or "" for each in found]
-
-        async def settled() -> bool:
-            made = {each.name for each in await live_client.list(JobSet, namespace=namespace)}
-            expected = {"plain"} if events else {"plain", "nameless"}
-            assert (made, await seen()) == (expected, events)
-            return True
-
-        await eventually(settled, timeout=10, reason="the TrainJobs are settled")
-    if not events:
-        job_set = await live_client.get(JobSet, (namespace, "nameless"))
-        (job,) = job_set.spec.replicated_jobs or []
-        assert job.template.spec.template.spec.to_dict()["imagePullSecrets"] == [{"name": ""}]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import Event, Pod
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery import Unstructured
@@ -81,22 +81,3 @@ async def test_the_pods_of_a_gang_are_one_group_of_its_size_and_another_pod_is_n
     assert (of_gang.spec.min_member, of_gang.spec.queue) == (3, "team-a")
     owners = [(each.kind, each.name) for each in of_gang.metadata.owner_references or ()]
     assert owners == [(release.kind.gvk.kind, "gang")]
-
-
-@pytest.mark.usefixtures("grouping")
-async def test_a_gang_that_is_missing_is_reported_and_its_pods_are_grouped_once_it_exists(
-    run_manager: RunManager, live_client: LiveClient, namespace: str, release: Any
-) -> None:
-    await create_pod(live_client, namespace, "early", **release.member)
-
-    async def reported() -> bool:
-        events = await live_client.list(Event, namespace=namespace)
-        return any("which does not exist" in (each.message or "") for each in events)
-
-    async def grouped() -> bool:
-        return "pod-group-name" in (await live_client.get(Pod, (namespace, "early"))).annotations
-
-    async with run_manager("--controllers=podgrouper"):
-        await eventually(reported, timeout=60, reason="an event names the gang")
-        await create_gang(live_client, namespace, release)
-        await eventually(grouped, timeout=120, reason="the pod is in the group of the gang")

@@ -132,9 +132,6 @@ async def test_a_gang_that_was_deleted_is_back(
         await collect(live_client, gang)
 
         async def another() -> bool:
-            try:
-                return bool((await live_client.get(release.kind, made.key)).metadata.uid != gang.metadata.uid)
-            except NotFoundError:
-                return False
+            return bool((await live_client.get(release.kind, made.key)).metadata.uid != gang.metadata.uid)
 
         await eventually(another, timeout=60, reason="the gang is made again")

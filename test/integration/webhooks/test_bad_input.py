@@ -141,12 +141,17 @@ async def test_each_is_refused_with_its_field(
         template = runtime.to_dict()["spec"]["template"]
         cases = [("TrainJob", {"runtimeRef": {"name": torch_runtime}}, *case) for case in CASES.items()]
         cases += [("TrainingRuntime", {"template": template}, *case) for case in RUNTIME_CASES.items()]
+        of_cluster = "a fixed number beside an elastic policy"
+        cases.append(
+            ("ClusterTrainingRuntime", {"template": template}, of_cluster, RUNTIME_CASES[of_cluster])
+        )
         for kind, least, name, (spec, expected) in cases:
             obj = Unstructured.wrap(
                 {
                     "apiVersion": "trainer.kubeflow.org/v1alpha1",
                     "kind": kind,
-                    "metadata": {"name": "bad", "namespace": namespace},
+                    "metadata": {"name": f"{namespace[:20]}-bad"}
+                    | ({} if kind == "ClusterTrainingRuntime" else {"namespace": namespace}),
                     "spec": {**least, **spec},
                 }
             )

@@ -8,16 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from controller_runtime.apis.core.v1 import Container
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import ConflictError, InvalidError
+from controller_runtime.machinery.errors import ConflictError
 from controller_runtime.rest import Request, warnings_in
 
-from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.builders import pod_override, runtime_patch, train_job_document
-from testkit.clusters import job_set_at
 
 pytestmark = pytest.mark.integration
 
@@ -163,42 +160,3 @@ async def test_sources_of_a_mirror_may_change_its_immutable_fields(
             (patched,) = mirror["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
             assert patched["template"]["spec"]["template"]["spec"]["volumes"] == volumes
         assert managers == [MIRROR, f"{MIRROR}-2", MIRROR]
-
-
-async def test_a_word_is_stored_where_typed_clients_do_not_stumble_and_takes_effect(
-    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
-) -> None:
-    async with admitting_manager():
-        made = await live_client.create(job(namespace, torch_runtime, trainer={"numProcPerNode": "cpu"}))
-        stored = made.to_dict()
-        assert stored["spec"]["trainer"] == {}
-        assert stored["metadata"]["annotations"] == {WORD: "cpu"}
-        wrong = job(namespace, torch_runtime, {"name": "wrong"}, trainer={"numProcPerNode": "many"})
-        with pytest.raises(Exception, match=r"spec.trainer.numProcPerNode: Invalid value: .*many"):
-            await live_client.create(wrong)
-        with pytest.raises(InvalidError, match=r"spec.trainer.numNodes"):
-            await live_client.create(
-                job(namespace, torch_runtime, {"name": "big"}, trainer={"numNodes": 2**31})
-            )
-        built = await job_set_at(live_client, (namespace, "job"), timeout=30)
-        (replicated,) = built.spec.replicated_jobs or [ReplicatedJob()]
-        pod = replicated.template.spec.template.spec
-        (container,) = pod.containers or [Container()]
-        env = {each.name: each.value for each in container.env or ()}
-        assert env["PET_NPROC_PER_NODE"] == "1"  # the container has no CPU limit
-
-
-async def test_the_second_profile_refuses_with_the_causes_of_v23s_crd(
-    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
-) -> None:
-    async with admitting_manager(version="2.3"):
-        initializer = {"dataset": {"storageUri": "nowhere"}}
-        with pytest.raises(InvalidError) as refusal:
-            await live_client.create(job(namespace, torch_runtime, initializer=initializer))
-        stored = await live_client.create(job(namespace, torch_runtime, trainer={"numNodes": 1}))
-        with pytest.raises(InvalidError, match=r"spec\.trainer: Invalid value: field is immutable"):
-            await live_client.patch(stored, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":2}}}'))
-    text = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
-    cause = {"reason": "FieldValueInvalid", "message": text, "field": "spec.initializer.dataset.storageUri"}
-    assert refusal.value.causes == [cause]
-    assert refusal.value.details["kind"] == "TrainJob"

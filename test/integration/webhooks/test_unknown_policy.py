@@ -56,12 +56,6 @@ def runtime() -> dict[str, Any]:
     return document("TrainingRuntime", podGroupPolicy={"gangs": {}}, template=template)
 
 
-async def test_with_strict_validation_it_is_refused(create: Send) -> None:
-    answer, _ = await create("trainingruntimes", "Strict", runtime())
-
-    assert (answer["code"], answer["message"].rpartition(": ")[2]) == (400, UNKNOWN)
-
-
 @pytest.mark.parametrize(("validation", "named"), [("Warn", True), ("Ignore", False)])
 async def test_otherwise_it_is_dropped_and_each_user_is_warned(
     admitting_manager: Callable[[], AbstractAsyncContextManager[None]],

@@ -16,36 +16,12 @@ from controller_runtime.rest import AnswerError
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.builders import (
-    replicated,
     train_job_document,
-    written_cluster_runtime,
     written_runtime,
     written_train_job,
 )
 
 pytestmark = pytest.mark.integration
-
-
-async def test_the_api_server_gets_our_verdicts(
-    admitting_manager: Callable[[], AbstractAsyncContextManager[None]],
-    live_client: LiveClient,
-    namespace: str,
-) -> None:
-    async with admitting_manager():
-        with pytest.raises(ForbiddenError) as refused:
-            await live_client.create(replicated(written_runtime(namespace, "plain"), 2))
-        assert str(refused.value) == (
-            'admission webhook "validator.trainingruntime.trainer.kubeflow.org" denied the request: '
-            "spec.template.spec.replicatedJobs[0].replicas: Invalid value: 2: always must be 1"
-        )
-        await live_client.create(written_runtime(namespace, "plain"))
-
-        with pytest.raises(ForbiddenError, match="always must be 1"):
-            await live_client.create(replicated(written_cluster_runtime(f"{namespace[:20]}-cluster"), 3))
-
-        with pytest.raises(ForbiddenError, match="must be created before the TrainJob is created"):
-            await live_client.create(written_train_job(namespace, "gone"))
-        await live_client.create(written_train_job(namespace, "plain"))
 
 
 async def test_a_train_job_may_follow_its_runtime_at_once(
