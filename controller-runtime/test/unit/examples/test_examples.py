@@ -43,4 +43,4 @@ def test_the_test_suite_needs_pytest_besides(path: Path) -> None:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_a_program_is_listed_and_run(path: Path) -> None:
     assert f"[{path.name}]({path.name})" in (EXAMPLES / "README.md").read_text()
-    assert (EXAMPLES.parent / "test/integration/examples" / f"test_{path.name}").is_file()
+    assert f'"{path.stem}"' in (EXAMPLES.parent / "test/integration/examples/test_examples.py").read_text()
