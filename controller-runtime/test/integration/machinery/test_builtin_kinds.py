@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from controller_runtime.apis.apps.v1 import StatefulSet
-from controller_runtime.apis.autoscaling.v2 import HorizontalPodAutoscaler
-from controller_runtime.apis.core.v1 import PersistentVolumeClaim, ResourceQuota
 from controller_runtime.apis.discovery.v1 import EndpointSlice
-from controller_runtime.apis.networking.v1 import Ingress, NetworkPolicy
 from controller_runtime.apis.policy.v1 import PodDisruptionBudget
 from controller_runtime.apis.storage.v1 import StorageClass
 from controller_runtime.client import LiveClient
@@ -20,53 +17,6 @@ pytestmark = pytest.mark.integration
 LABELS = {"matchLabels": {"app": "web"}}
 LABELLED = {"labels": LABELS["matchLabels"]}
 OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
-    (
-        Ingress,
-        {
-            "spec": {
-                "ingressClassName": "nginx",
-                "tls": [{"hosts": ["a.example.com"], "secretName": "tls"}],
-                "rules": [
-                    {
-                        "host": "a.example.com",
-                        "http": {
-                            "paths": [
-                                {
-                                    "path": "/",
-                                    "pathType": "Prefix",
-                                    "backend": {"service": {"name": "web", "port": {"name": "http"}}},
-                                }
-                            ]
-                        },
-                    }
-                ],
-            }
-        },
-    ),
-    (
-        NetworkPolicy,
-        {
-            "spec": {
-                "podSelector": LABELS,
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}],
-                "egress": [
-                    {"ports": [{"port": 53, "protocol": "UDP"}], "to": [{"namespaceSelector": LABELS}]}
-                ],
-            }
-        },
-    ),
-    (
-        PersistentVolumeClaim,
-        {
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "fast",
-                "resources": {"requests": {"storage": "1Gi"}},
-                "selector": LABELS,
-            }
-        },
-    ),
     (
         StatefulSet,
         {
@@ -92,30 +42,9 @@ OBJECTS: list[tuple[type[Object], dict[str, Any]]] = [
             }
         },
     ),
-    (ResourceQuota, {"spec": {"hard": {"pods": "10", "requests.cpu": "1500m"}}}),
     (
         PodDisruptionBudget,
         {"spec": {"minAvailable": "50%", "selector": LABELS, "unhealthyPodEvictionPolicy": "AlwaysAllow"}},
-    ),
-    (
-        HorizontalPodAutoscaler,
-        {
-            "spec": {
-                "minReplicas": 1,
-                "maxReplicas": 3,
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "metrics": [
-                    {
-                        "type": "Resource",
-                        "resource": {
-                            "name": "cpu",
-                            "target": {"type": "Utilization", "averageUtilization": 80},
-                        },
-                    }
-                ],
-                "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}},
-            }
-        },
     ),
     (
         StorageClass,
