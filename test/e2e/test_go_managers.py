@@ -33,10 +33,10 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from testkit import programs
 from testkit.builders import pod_override, runtime_patch, train_job_document
 from testkit.clusters import job_set_at
+from testkit.processes import ROOT, running, running_manager
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 Document = dict[str, Any]
 JOB = unstructured(GVK("batch", "v1", "Job"))
 WATCHED: tuple[type[Object], ...] = (TrainJob, JobSet, JOB, Pod, ConfigMap)
@@ -126,7 +126,8 @@ class Swap:
             },
         }
         arguments = [f"--config={self._written(config)}", f"--kubeconfig={self._cluster.kubeconfig}"]
-        with self._running([str(self._binary.path), *arguments], {"TMPDIR": str(self._folder)}, "go.log"):
+        command, environ = [self._binary.path, *arguments], {"TMPDIR": str(self._folder)}
+        with running(command, self._folder / "go.log", cwd=ROOT, environ=environ, exit_code=None):
             yield
 
     @contextmanager
@@ -138,24 +139,13 @@ class Swap:
         config["health"] = {"healthProbeBindAddress": f"{HOST}:{self._health}"}
         config["compatibilityVersion"] = self._release.profile
         arguments = [f"--config={self._written(config)}", self._cluster.manager_arguments[1]]
-        with self._running([sys.executable, "-m", "pkg.app", *arguments], {}, "ours.log"):
+        with running_manager(arguments, self._folder / "ours.log"):
             yield
 
     def _written(self, config: Document) -> Path:
         file = self._folder / "config.yaml"
         file.write_text(yaml.safe_dump(config))
         return file
-
-    @contextmanager
-    def _running(self, argv: list[str], environ: dict[str, str], log: str) -> Iterator[None]:
-        with (self._folder / log).open("ab") as out:
-            process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **environ}, stdout=out, stderr=out)
-            try:
-                yield
-                assert process.poll() is None, (self._folder / log).read_text()[-2000:]
-            finally:
-                process.terminate()
-                process.wait(timeout=40)
 
     async def use(self, manifests: list[Document]) -> None:
         """Replace the CRDs and the webhook configurations by those among the manifests."""

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Go manager that replaces this one needs the role of its release: ours does not permit it to list webhooks."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 from trainerctl.localcluster.cluster import Cluster
 
 from testkit import programs
+from testkit.processes import running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -59,15 +58,9 @@ def go_manager(cluster: Cluster, binary: Binary, folder: Path) -> Iterator[Path]
     }
     file, log = folder / "config.yaml", folder / "go.log"
     file.write_text(yaml.safe_dump(config))
-    command = [str(binary.path), f"--config={file}", cluster.manager_arguments[1]]
-    with log.open("ab") as out:
-        environ = {**os.environ, "TMPDIR": str(folder)}
-        process = subprocess.Popen(command, env=environ, stdout=out, stderr=out)
-        try:
-            yield log
-        finally:
-            process.terminate()
-            process.wait(timeout=40)
+    command = [binary.path, f"--config={file}", cluster.manager_arguments[1]]
+    with running(command, log, cwd=folder, environ={"TMPDIR": str(folder)}, exit_code=None):
+        yield log
 
 
 async def test_webhooks_trust_a_go_manager_under_its_own_role_only(

@@ -2,44 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod grouper as a process with its shipped rights, on pods that real controllers create."""
 
-import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.apis.authentication.v1 import TokenRequest
-from controller_runtime.apis.core.v1 import Event, Pod, ServiceAccount
+from controller_runtime.apis.authentication.v1 import TokenRequestSpec
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests, eventually, install_crds, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
+from ctrl_testkit.processes import Process
+from trainerctl.localcluster.access import new_token
 from trainerctl.localcluster.cluster import Cluster
 
 from pkg import shipped
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from testkit.builders import written_runtime, written_train_job
+from testkit.processes import manager_flags, running_manager
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 ACCOUNT = ("kubeflow-system", "pod-grouper-under-test")
 SCHEDULER = "kai-scheduler"
 ANNOTATION = "pod-group-name"
-
-CONFIGURATION = {
-    "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-    "kind": "Configuration",
-    "metrics": {"bindAddress": "0"},
-    "health": {"healthProbeBindAddress": "0"},
-    "leaderElection": {"leaderElect": False},
-    "clientConnection": {"qps": -1},
-}
 
 
 @pytest.fixture
@@ -63,28 +53,14 @@ async def installed(cluster_client: LiveClient) -> None:
 class Grouper:
     """Runs the pod grouper as a process with the files in a folder."""
 
-    def __init__(self, directory: Path) -> None:
-        self._log = directory / "grouper.log"
-        self._arguments = [
-            f"--config={directory / 'config.yaml'}",
-            f"--kubeconfig={directory / 'kubeconfig'}",
-            "--controllers=podgrouper",
-        ]
+    def __init__(self, folder: Path, kubeconfig: dict[str, Any]) -> None:
+        self._log = folder / "grouper.log"
+        election = {"leaderElect": False}
+        self._flags = manager_flags(folder, kubeconfig, leaderElection=election)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractContextManager[Process]:
         """Run a grouper during the block."""
-        with self._log.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "pkg.app", *self._arguments, cwd=ROOT, stderr=log
-            )
-        try:
-            yield
-            assert process.returncode is None, self._log.read_text()
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
+        return running_manager([*self._flags, "--controllers=podgrouper"], self._log)
 
     def errors(self, namespace: str) -> list[str]:
         """Return the log's lines about errors, except those of other tests, which use the same cluster."""
@@ -97,16 +73,10 @@ class Grouper:
 async def grouper(
     local_cluster: Cluster, cluster_client: LiveClient, installed: None, tmp_path: Path
 ) -> Grouper:
-    account = await cluster_client.get(ServiceAccount, ACCOUNT)
-    request = TokenRequest.from_dict({"spec": {"expirationSeconds": 3600}})
-    token = await cluster_client.subresource("token").create(account, request)
-    admin = yaml.safe_load(local_cluster.kubeconfig.read_text())
-    admin["users"] = [
-        {"name": admin["users"][0]["name"], "user": {"token": token.to_dict()["status"]["token"]}}
-    ]
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(admin))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIGURATION))
-    return Grouper(tmp_path)
+    kubeconfig = yaml.safe_load(local_cluster.kubeconfig.read_text())
+    token = await new_token(cluster_client, *ACCOUNT, TokenRequestSpec(expiration_seconds=3600))
+    kubeconfig["users"][0]["user"] = {"token": token}
+    return Grouper(tmp_path, kubeconfig)
 
 
 def template(app: str, **more: Any) -> dict[str, Any]:
@@ -189,7 +159,7 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
         for number in (1, 2)
     ]
 
-    async with grouper.running():
+    with grouper.running():
         uids = {pod.name: (await cluster_client.create(pod)).metadata.uid for pod in bare}
 
         assert await grouped("bare", 2) == {name: f"pg-{name}-{uid}" for name, uid in uids.items()}
@@ -222,7 +192,7 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
         cluster_namespace, "runtime", name="llm", metadata=labels, trainer={"numNodes": 3}
     )
 
-    async with grouper.running():
+    with grouper.running():
         await cluster_client.create(job)
         (name,) = set((await grouped("llm-", 3)).values())
 
@@ -233,44 +203,3 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
     node, *leaves = group.spec.sub_groups or []
     assert (node.name, node.min_sub_group) == ("node", 1)
     assert [(leaf.name, leaf.parent, leaf.min_member) for leaf in leaves] == [("node-replica-0", "node", 3)]
-
-
-async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
-    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
-) -> None:
-    space = cluster_namespace
-    pods = template("set", restartPolicy="Never")
-    job = {"name": "worker", "template": {"spec": {"template": pods}}}
-    job_set = await cluster_client.create(
-        JobSet.from_dict(
-            {
-                "metadata": {"name": "set", "namespace": space},
-                "spec": {"suspend": True, "replicatedJobs": [job]},
-            }
-        )
-    )
-    owner = {
-        "apiVersion": job_set.gvk.api_version,
-        "kind": job_set.gvk.kind,
-        "name": job_set.name,
-        "uid": job_set.metadata.uid,
-    }
-    odd = {**template("bare"), "metadata": {"name": "odd", "namespace": space, "ownerReferences": [owner]}}
-    lonely = {**template("bare"), "metadata": {"name": "lonely", "namespace": space}}
-
-    async with grouper.running():
-        for pod in (odd, lonely):
-            await cluster_client.create(Pod.from_dict(pod))
-        await grouped("lonely", 1)
-
-        async def reported() -> dict[str | None, str | None]:
-            events = await cluster_client.list(Event, namespace=space)
-            return {
-                each.involved_object.name: each.message
-                for each in events
-                if each.reason == "PodGrouperWarning" and each.involved_object is not None
-            }
-
-        messages = await eventually(reported, timeout=60, reason="a pod has an event")
-    label = "jobset.sigs.k8s.io/replicatedjob-name"
-    assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}
