@@ -171,24 +171,6 @@ async def test_an_edited_suspended_train_job_runs_what_it_says(
     assert await warnings(cluster_client, job.namespace) == []
 
 
-async def test_overrides_of_a_suspended_train_job_take_effect(
-    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
-) -> None:
-    assert job.spec.pod_template_overrides
-    override = job.spec.pod_template_overrides[0].to_dict()
-    override["spec"] = {
-        "volumes": [{"name": "scratch", "emptyDir": {}}],
-        "containers": [{"name": "node", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}],
-    }
-    await edit(podTemplateOverrides=[override])
-    await edit(suspend=False)
-    pods = await completes()
-    assert len(pods) == 2
-    for pod in pods:
-        assert "scratch" in {each["name"] for each in pod["spec"]["volumes"]}
-        assert "/scratch" in {each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
-
-
 async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_the_new_one_then(
     cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
 ) -> None:
@@ -276,31 +258,6 @@ async def test_a_suspended_job_sets_drift_is_undone(
 
     await eventually(undone, timeout=120, reason="the JobSet is as the TrainJob says")
     await consistently(undone, reason="the JobSet stays as it is")
-
-
-async def test_an_orphaned_job_set_is_adopted_and_gives_the_verdict(
-    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
-) -> None:
-    await edit(suspend=False)
-    job_set = await cluster_client.get(JobSet, job.key)
-    latest = await cluster_client.get(TrainJob, job.key)
-    await cluster_client.delete(latest, propagation="Orphan")
-
-    async def orphaned() -> bool:
-        found = await cluster_client.get(JobSet, job.key)
-        gone = all(
-            each.metadata.uid != latest.metadata.uid
-            for each in await cluster_client.list(TrainJob, namespace=job.namespace)
-        )
-        return gone and not found.metadata.owner_references
-
-    await eventually(orphaned, timeout=120, reason="the JobSet has no owner")
-    again = latest.to_dict()
-    again["metadata"] = {"name": "job", "namespace": job.namespace}
-    again.pop("status", None)
-    await cluster_client.create(TrainJob.from_dict(again))
-    await completes()
-    assert (await cluster_client.get(JobSet, job.key)).metadata.uid == job_set.metadata.uid
 
 
 async def test_what_jobset_defaults_is_no_difference_for_any_shipped_runtime(

@@ -3,7 +3,6 @@
 """``trainerctl``'s commands for live TrainJobs, on real controllers and a real scheduler."""
 
 import contextlib
-import json
 import os
 import pty
 import subprocess
@@ -20,9 +19,8 @@ from controller_runtime.envtest import eventually
 from controller_runtime.machinery.errors import NotFoundError
 from trainerctl.localcluster.cluster import Cluster
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.shipped import manifests
-from testkit.builders import pod_override, written_train_job
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.builders import written_train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -56,10 +54,6 @@ async def create(client: LiveClient, namespace: str, **spec: Any) -> None:
     await client.create(written_train_job(namespace, "torch-distributed", kind=None, **spec))
 
 
-def override(**spec: Any) -> dict[str, Any]:
-    return {"podTemplateOverrides": [pod_override(spec)]}
-
-
 async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
     run: Run, cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
@@ -82,18 +76,6 @@ async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
     assert (await run("wait", "job", "--for", "deleted", "--timeout", "60")).code == 0
     with pytest.raises(NotFoundError):
         await cluster_client.get(TrainJob, (cluster_namespace, "job"))
-
-
-async def test_a_wait_that_takes_too_long_names_the_next_command(
-    run: Run, cluster_client: LiveClient, cluster_namespace: str
-) -> None:
-    await create(cluster_client, cluster_namespace, **override(nodeSelector={"zone": "moon"}))
-
-    done = await run("wait", "job", "--for", "running", "--timeout", "1")
-
-    assert done.code == 3
-    assert f"trainerctl why job -n {cluster_namespace}" in done.err
-    assert (await run("logs", "job")).code == 1
 
 
 async def test_logs_are_simulated_by_rank_and_end_with_the_pods(
@@ -182,39 +164,3 @@ async def test_get_watch_follows_a_train_job_to_its_end_in_a_pipe_and_on_a_termi
     assert "does not exist" in absent.err
     named = await run("get", "-o", "name")
     assert named.out == "trainjob.trainer.kubeflow.org/job\n"
-
-
-async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
-    run: Run, cluster_client: LiveClient, cluster_namespace: str, tmp_path: Path
-) -> None:
-    await create(cluster_client, cluster_namespace, suspend=True)
-    (shipped,) = [each for each in manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"]
-    own = {
-        **shipped,
-        "kind": "TrainingRuntime",
-        "metadata": {**shipped["metadata"], "namespace": cluster_namespace},
-    }
-    await cluster_client.create(TrainingRuntime.from_dict(own))
-    await cluster_client.create(
-        written_train_job(cluster_namespace, "torch-distributed", name="own", suspend=True)
-    )
-    written = tmp_path / "runtime.yaml"
-    written.write_text(json.dumps(own))
-
-    same = await run("diff", "-f", str(written))
-    written.write_text(json.dumps(own).replace(own_image(own), "changed:1"))
-    changed = await run("diff", "-f", str(written))
-
-    assert (same.code, same.err) == (0, "")
-    assert "own" in same.out
-    assert f"{cluster_namespace}/job " not in same.out
-    assert (changed.code, changed.err) == (1, "")
-    assert "at once" in changed.out
-    assert any(
-        line.startswith("+") and line.endswith("image: changed:1") for line in changed.out.splitlines()
-    )
-
-
-def own_image(runtime: dict[str, Any]) -> str:
-    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
-    return str(job["template"]["spec"]["template"]["spec"]["containers"][0]["image"])

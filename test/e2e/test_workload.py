@@ -116,15 +116,6 @@ async def waiting(client: LiveClient, train_job: TrainJob) -> list[str]:
     ]
 
 
-async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
-    cluster_client: LiveClient, start: Start
-) -> None:
-    made = await start(NODES)
-    await until(cluster_client, made, "Complete", timeout=180)
-    gang = await cluster_client.get(GANG, made.key)
-    assert f"'minCount': {NODES}" in str(gang.to_dict()["spec"])
-
-
 async def test_of_a_gang_that_does_not_fit_no_pod_is_bound_until_it_fits(
     cluster_client: LiveClient, start: Start
 ) -> None:
