@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -34,20 +33,6 @@ class Recorder:
     async def send(self, request: Request) -> Response:
         self.queries.append(dict(request.query))
         return await self._client.transport.send(request)
-
-
-class Late:
-    """Delays the responses to patches."""
-
-    def __init__(self, client: LiveClient, seconds: float) -> None:
-        self._client = client
-        self._seconds = seconds
-
-    async def send(self, request: Request) -> Response:
-        response = await self._client.transport.send(request)
-        if request.method == "PATCH":
-            await anyio.sleep(self._seconds)
-        return response
 
 
 Start = Callable[..., Awaitable[Cache]]
@@ -136,33 +121,6 @@ async def test_a_read_right_after_a_write_sees_it(
     assert names == {f"n{number}" for number in range(0, 30, 2)}
 
 
-async def test_answers_that_come_after_the_end_of_their_objects_leave_no_trace(
-    live_client: LiveClient, start: Start, namespace: str
-) -> None:
-    cache = await start(by_object={ConfigMap: ByObject(namespaces=(namespace,))})
-    late = LiveClient(Late(live_client, 0.3), live_client.mapper)
-    client = CachedClient(late, cache)
-    assert await client.list(ConfigMap) == []
-
-    async def patch_and_lose(name: str) -> None:
-        async with anyio.create_task_group() as tasks:
-            patched = config_map(namespace, name, data={"patched": "yes"})
-            tasks.start_soon(partial(client.apply, patched, field_owner="test", force=True))
-            found = await eventually(
-                lambda: cache.get(ConfigMap, (namespace, name)), reason="the object is cached"
-            )
-            await live_client.delete(found)
-
-    async with anyio.create_task_group() as tasks:
-        for number in range(20):
-            tasks.start_soon(patch_and_lose, f"n{number}")
-    await live_client.create(config_map(namespace, "last"))
-    await eventually(
-        lambda: cache.get(ConfigMap, (namespace, "last")), reason="the watch has passed every deletion"
-    )
-    assert [obj.name for obj in await client.list(ConfigMap)] == ["last"]
-
-
 async def test_metadata_alone_comes_over_the_wire(
     live_client: LiveClient, start: Start, namespace: str
 ) -> None:
@@ -173,21 +131,6 @@ async def test_metadata_alone_comes_over_the_wire(
         got = await cache.get(outline, (namespace, "a"))
         assert (got.kind, got.labels) == ("ConfigMap", {"a": "b"})
         assert "data" not in got.to_dict()
-
-
-async def test_selectors_are_the_servers(live_client: LiveClient, start: Start, namespace: str) -> None:
-    cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"}, namespaces=(namespace,))})
-    assert await cache.list(ConfigMap) == []
-    await live_client.create(config_map(namespace, "out"))
-    moving = await live_client.create(config_map(namespace, "in", labels={"app": "x"}))
-    await eventually(lambda: _names(cache, ["in"]), reason="the labelled object is cached")
-    moving.metadata.labels = {}
-    await live_client.update(moving)
-    await eventually(lambda: _names(cache, []), reason="the object leaves the cache with its label")
-
-
-async def _names(cache: Cache, names: list[str]) -> bool:
-    return [obj.name for obj in await cache.list(ConfigMap)] == names
 
 
 async def test_a_kind_without_its_crd_heals_when_the_crd_comes(

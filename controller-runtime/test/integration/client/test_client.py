@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusals of a real API server. ``test_alike.py`` has the calls whose results are the same in memory."""
 
+import anyio
 import pytest
 
-from controller_runtime import rest
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime import log, rest
+from controller_runtime.apis.core.v1 import ConfigMap, Container, Pod, PodSpec
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.policy.v1 import Eviction
 from controller_runtime.client import MERGE, LiveClient, raw_patch, with_field_validation
 from controller_runtime.machinery import GVK, errors, unstructured
 
@@ -38,3 +41,35 @@ async def test_an_unknown_field_is_refused_where_that_is_asked_for(
     await live_client.create(odd)
     with pytest.raises(errors.InvalidError, match='unknown field "colour"'):
         await strict.patch(odd, raw_patch(MERGE, b'{"colour": "red"}'))
+
+
+async def test_an_eviction_that_a_budget_refuses_is_retried_and_named(
+    live_client: LiveClient, namespace: str
+) -> None:
+    budget = unstructured(GVK("policy", "v1", "PodDisruptionBudget")).from_dict(
+        {
+            "metadata": {"name": "b", "namespace": namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+        }
+    )
+    metadata = ObjectMeta(name="p", namespace=namespace, labels={"app": "a"})
+    pod = await live_client.create(
+        Pod(metadata=metadata, spec=PodSpec(containers=[Container(name="c", image="i")]))
+    )
+    pod.status.phase = "Running"
+    pod = await live_client.status.update(pod)
+    budget = await live_client.create(budget)
+    with (
+        log.captured() as lines,
+        anyio.move_on_after(3) as waiting,
+    ):  # nobody computes the status of the budget
+        await live_client.subresource("eviction").create(pod, Eviction())
+    assert waiting.cancelled_caught
+    (line,) = [each for each in lines if "asks to retry it later" in each["event"]]
+    assert line["path"] == f"/api/v1/namespaces/{namespace}/pods/p/eviction"
+    assert "The disruption budget b is still being processed by the server." in line["reason"]
+
+    await live_client.delete(budget)
+    await live_client.subresource("eviction").create(pod, Eviction())
+    with pytest.raises(errors.NotFoundError):
+        await live_client.get(Pod, pod.key)

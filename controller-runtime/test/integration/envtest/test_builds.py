@@ -148,7 +148,7 @@ async def test_modules_of_later_programs_are_downloaded_while_the_first_compiles
     assert builds(environ) == 3
 
 
-async def test_a_failed_build_ends_the_downloads_of_later_ones_and_is_reported_alone(
+async def test_a_failed_build_ends_the_downloads_of_later_ones_and_is_one_line_with_the_compilers_last_word(
     tool: Tool, environ: dict[str, str], tmp_path: Path
 ) -> None:
     environ["FAKE_GO_ERROR"] = "thing.go:1:1: syntax error"
@@ -157,15 +157,6 @@ async def test_a_failed_build_ends_the_downloads_of_later_ones_and_is_reported_a
         await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool, later)
     assert str(caught.value) == "cannot build thing v1.0.0: go build failed: thing.go:1:1: syntax error"
     assert builds(environ) == 1
-
-
-async def test_a_failed_build_is_one_line_with_the_compilers_last_word(
-    tool: Tool, environ: dict[str, str], tmp_path: Path
-) -> None:
-    environ["FAKE_GO_ERROR"] = "thing.go:1:1: syntax error"
-    with pytest.raises(ToolError) as caught:
-        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
-    assert str(caught.value) == "cannot build thing v1.0.0: go build failed: thing.go:1:1: syntax error"
     assert not list((tmp_path / "cache" / "bin" / tool.group.key).glob("thing*"))
 
 

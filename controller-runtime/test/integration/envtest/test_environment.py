@@ -69,13 +69,6 @@ def hooks(name: str, path: str) -> dict[str, Any]:
     }
 
 
-async def test_pods_can_be_made_without_controllers(live_client: LiveClient, namespace: str) -> None:
-    spec = {"containers": [{"name": "main", "image": "example.com/main"}]}
-    pod = POD.from_dict({"metadata": {"name": "one", "namespace": namespace}, "spec": spec})
-    await live_client.create(pod)
-    assert [each.name for each in await live_client.list(POD, namespace=namespace)] == ["one"]
-
-
 async def test_an_installed_crd_is_served_on_return(
     control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> None:
