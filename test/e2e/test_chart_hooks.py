@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import pytest
-import yaml
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
@@ -26,12 +22,12 @@ from trainerctl.localcluster.options import Options
 
 from hack import chart
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from testkit import programs
+from testkit import charts
+from testkit.charts import NAMESPACE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT: Final = Path(__file__).parents[2]
-NAMESPACE: Final = "kubeflow-system"
 LABELS: Final = {"trainer.kubeflow.org/managed-by": "runtimes-installer"}
 JAX, TORCH = "jax-distributed", "torch-distributed"
 
@@ -57,20 +53,11 @@ def local_cluster(
 @pytest.fixture(scope="module")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the objects of the chart's installer, with the named runtimes enabled."""
-    helm = anyio.run(programs.located, programs.HELM)
-    source = tmp_path_factory.mktemp("chart") / chart.CHART.name
-    shutil.copytree(chart.CHART, source)
-    described = yaml.safe_load((source / "Chart.yaml").read_text())
-    del described["dependencies"]
-    (source / "Chart.yaml").write_text(yaml.safe_dump(described))
+    copied = charts.copied(chart.CHART, tmp_path_factory.mktemp("chart"), "jobset", "lws")
 
     def rendered(*enabled: str) -> list[Manifest]:
         flags = [f"--set=runtimes.{name}.enabled=true" for name in enabled]
-        command = [str(helm), "template", "kubeflow-trainer", str(source), f"--namespace={NAMESPACE}", *flags]
-        done = subprocess.run(
-            [*command, "--set=jobset.install=false"], capture_output=True, text=True, check=True
-        )
-        found = [each for each in yaml.safe_load_all(done.stdout) if each]
+        found = charts.rendered(copied, *flags, "--set=jobset.install=false").values()
         return [each for each in found if "runtimes-installer" in each["metadata"]["name"]]
 
     return rendered

@@ -11,18 +11,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import pytest
 import yaml
 
 from hack import chart
 from pkg import config
-from testkit import programs
+from testkit import charts
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +28,6 @@ ROOT = Path(__file__).parents[3]
 DATA = ROOT / "test" / "testdata" / "chart"
 VALUES: dict[str, Any] = json.loads((DATA / "values.json").read_text())
 UPSTREAM: dict[str, Any] = json.loads((DATA / "upstream.json").read_text())
-NAME = "kubeflow-trainer"
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
@@ -56,51 +53,36 @@ DIFFERENT: Final = {
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the chart with values, without the charts that it depends on."""
-    helm = anyio.run(programs.located, programs.HELM)
     home = tmp_path_factory.mktemp("own-chart")
-    copied = Path(shutil.copytree(chart.CHART, home / NAME))
-    described = yaml.safe_load((copied / "Chart.yaml").read_text())
-    assert [each["name"] for each in described.pop("dependencies")] == ["jobset", "lws"]
-    (copied / "Chart.yaml").write_text(yaml.safe_dump(described))
-
+    copied = charts.copied(chart.CHART, home, "jobset", "lws")
     rendered: dict[str, Objects] = {}
 
     def run(values: Manifest, *, refused: str = "") -> Objects:
         key = json.dumps(values)
         if key not in rendered:
-            rendered[key] = made(values, refused)
+            (home / "values.json").write_text(key)
+            said = charts.template(copied, "-f", str(home / "values.json"), code=1 if refused else 0)
+            assert refused in said
+            rendered[key] = {} if refused else by_name(said)
         return rendered[key]
-
-    def made(values: Manifest, refused: str) -> Objects:
-        given = home / "values.json"
-        given.write_text(json.dumps(values))
-        done = subprocess.run(
-            [str(helm), "template", NAME, str(copied), "-n", "kubeflow-system", "-f", str(given)],
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if refused:
-            assert done.returncode != 0
-            assert refused in done.stderr
-            return {}
-        assert done.returncode == 0, done.stderr
-        found = [each for each in map(read, re.split(r"(?m)^---$", done.stdout)) if each]
-        keyed = {(each["kind"], each["metadata"]["name"]): each for each in found}
-        assert len(keyed) == len(found)
-        return keyed
 
     return run
 
 
-def read(document: str) -> Manifest | None:
-    """Return the object of a document; of a CRD only its name, because it is long."""
-    if "\nkind: CustomResourceDefinition\n" in document:
-        (name,) = re.findall(r"(?m)^  name: (\S+)$", document)
-        version, kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
-        return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
-    found: Manifest | None = yaml.safe_load(document)
+def by_name(text: str) -> Objects:
+    """Return the rendered objects by kind and name; of a CRD only its name, because it is long."""
+    found: Objects = {}
+    for document in re.split(r"(?m)^---$", text):
+        if "\nkind: CustomResourceDefinition\n" in document:
+            (name,) = re.findall(r"(?m)^  name: (\S+)$", document)
+            each: Manifest = {"kind": "CustomResourceDefinition", "metadata": {"name": name}}
+            each["apiVersion"] = "apiextensions.k8s.io/v1"
+        else:
+            each = yaml.safe_load(document)
+        if each:
+            key = each["kind"], each["metadata"]["name"]
+            assert key not in found
+            found[key] = each
     return found
 
 
@@ -296,7 +278,7 @@ def test_the_manager_requests_what_the_manifests_of_config_request(render: Rende
 def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
     render: Render, tmp_path: Path
 ) -> None:
-    copied = Path(shutil.copytree(chart.CHART, tmp_path / NAME))
+    copied = Path(shutil.copytree(chart.CHART, tmp_path / charts.NAME))
     for each in yaml.safe_load((copied / "Chart.yaml").read_text())["dependencies"]:
         templates = copied / "charts" / each["name"] / "templates"
         templates.mkdir(parents=True)
@@ -304,23 +286,7 @@ def test_no_network_is_needed_once_the_dependencies_are_in_the_charts_folder(
         (templates.parent / "Chart.yaml").write_text(yaml.safe_dump(described))
         config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"of-{each['name']}"}}
         (templates / "config_map.yaml").write_text(yaml.safe_dump(config_map))
-    done = subprocess.run(
-        [
-            str(anyio.run(programs.located, programs.HELM)),
-            "template",
-            NAME,
-            str(copied),
-            "-n",
-            "kubeflow-system",
-        ],
-        env={"HOME": str(tmp_path), "PATH": "/nonexistent", "HTTPS_PROXY": "http://127.0.0.1:1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = [each for each in map(read, re.split(r"(?m)^---$", done.stdout)) if each]
-    objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
+    objects = by_name(charts.template(copied, PATH="/nonexistent", HTTPS_PROXY="http://127.0.0.1:1"))
     assert objects.pop(("ConfigMap", "of-jobset"))
     assert objects == render({})
 

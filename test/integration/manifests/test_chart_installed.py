@@ -11,11 +11,8 @@ from __future__ import annotations
 import contextlib
 import json
 import selectors
-import shutil
 import socket
 import socketserver
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -43,15 +40,14 @@ from trainerctl.localcluster.tools import JOBSET
 from hack import chart
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit import programs
+from testkit import charts
 from testkit.builders import written_runtime, written_train_job
+from testkit.charts import NAME, NAMESPACE
 from testkit.clusters import job_set_at
+from testkit.processes import ROOT, running_manager
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[3]
-NAME: Final = "kubeflow-trainer"
-NAMESPACE: Final = "kubeflow-system"
 MANAGER: Final = NamespacedName(NAMESPACE, f"{NAME}-controller-manager")
 DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))
 CONFIG_MAP = unstructured(GVK("", "v1", "ConfigMap"))
@@ -114,7 +110,7 @@ class Cluster:
         self._helm = helm
         self._port = port
         (folder / "admin").write_text(yaml.safe_dump(environment.kubeconfig_for("admin", ["system:masters"])))
-        self._chart = without_dependencies(chart.CHART, folder / NAME)
+        self._chart = charts.copied(chart.CHART, folder, "jobset", "lws")
 
     async def helm(self, *arguments: str, refused: bool = False) -> str:
         """Run helm as an administrator; return its output."""
@@ -158,17 +154,9 @@ class Cluster:
         arguments = [_local(each, paths) for each in container["args"]]
         kubeconfig = await self._kubeconfig(pod["serviceAccountName"])
         (self.folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-        with (self.folder / "manager.log").open("ab") as log:
-            process = subprocess.Popen(  # noqa: ASYNC220 - started once, ended below
-                [sys.executable, "-m", "pkg.app", f"--kubeconfig={self.folder / 'kubeconfig'}", *arguments],
-                cwd=ROOT, stdout=log, stderr=log,
-            )  # fmt: skip
-        try:
+        flags = [f"--kubeconfig={self.folder / 'kubeconfig'}", *arguments]
+        with running_manager(flags, self.folder / "manager.log"):
             yield
-            assert process.poll() is None, (self.folder / "manager.log").read_text()[-4000:]
-        finally:
-            process.terminate()
-            assert process.wait(timeout=30) == 0
 
     async def _kubeconfig(self, account: str) -> Manifest:
         """Return the kubeconfig of the pods of a service account, which must exist."""
@@ -206,21 +194,26 @@ class Cluster:
         await self.client.create(written_train_job("default", "plain", name=job))
         await job_set_at(self.client, ("default", job))
 
+    async def admits(self, obj: Object) -> None:
+        """Create an object as soon as the webhooks answer."""
+
+        async def created() -> bool:
+            try:
+                await self.client.create(obj)
+            except StatusError as error:
+                if "failed calling webhook" in str(error):
+                    return False
+                raise
+            return True
+
+        await eventually(created, timeout=60, reason="the webhooks answer")
+
     async def exists(self, kind: type[Object], name: str) -> bool:
         try:
             await self.client.get(kind, ("", name))
         except NotFoundError:
             return False
         return True
-
-
-def without_dependencies(source: Path, target: Path) -> Path:
-    """Copy a chart, without the charts that it depends on."""
-    shutil.copytree(source, target)
-    described = yaml.safe_load((target / "Chart.yaml").read_text())
-    del described["dependencies"]
-    (target / "Chart.yaml").write_text(yaml.safe_dump(described))
-    return target
 
 
 def _local(argument: str, paths: dict[str, Path]) -> str:
@@ -230,7 +223,7 @@ def _local(argument: str, paths: dict[str, Path]) -> str:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    return anyio.run(programs.located, programs.HELM)
+    return charts.helm()
 
 
 @pytest.fixture
@@ -298,11 +291,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(case: str, cluste
     name = NamespacedName(NAMESPACE, f"{values.get('fullnameOverride', NAME)}-controller-manager")
     await cluster.release("install", values)
     async with cluster.manager(name):
-        await eventually(
-            lambda: created(cluster, written_runtime("default", "plain")),
-            timeout=60,
-            reason="the webhooks answer",
-        )
+        await cluster.admits(written_runtime("default", "plain"))
         await cluster.works("before")
     installed = await cluster.client.get(JobSet, ("default", "before"))
     deployment = await cluster.client.get(DEPLOYMENT, name)
@@ -328,16 +317,6 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(case: str, cluste
         await cluster.works("again")
 
 
-async def created(cluster: Cluster, obj: Object) -> bool:
-    try:
-        await cluster.client.create(obj)
-    except StatusError as error:
-        if "failed calling webhook" in str(error):
-            return False
-        raise
-    return True
-
-
 async def test_a_kustomize_installation_is_taken_over_as_the_documentation_describes(
     cluster: Cluster, kustomize: Callable[[Path], list[Manifest]]
 ) -> None:
@@ -352,11 +331,7 @@ async def test_a_kustomize_installation_is_taken_over_as_the_documentation_descr
     await cluster.client.delete(await cluster.client.get(DEPLOYMENT, MANAGER))
     await cluster.release("install", {}, "--take-ownership")
     async with cluster.manager():
-        await eventually(
-            lambda: created(cluster, written_runtime("default", "plain")),
-            timeout=60,
-            reason="the webhooks answer",
-        )
+        await cluster.admits(written_runtime("default", "plain"))
         await cluster.works("job")
     await cluster.release("upgrade", {})
     owned = yaml.load_all(await cluster.helm("get", "manifest", NAME), Loader=yaml.CSafeLoader)
@@ -364,17 +339,13 @@ async def test_a_kustomize_installation_is_taken_over_as_the_documentation_descr
 
 
 async def test_upstreams_release_is_upgraded_and_rolled_back(cluster: Cluster, upstream: Path) -> None:
-    theirs = without_dependencies(upstream / "charts" / NAME, cluster.folder / "upstream")
+    theirs = charts.copied(upstream / "charts" / NAME, cluster.folder / "upstream", "jobset")
     await cluster.release("install", {"image": {"tag": "v2.1.0"}}, other=theirs)
     before = await cluster.client.get(DEPLOYMENT, MANAGER)
 
     await cluster.release("upgrade", {}, "--take-ownership")
     async with cluster.manager():
-        await eventually(
-            lambda: created(cluster, written_runtime("default", "plain")),
-            timeout=60,
-            reason="the webhooks answer",
-        )
+        await cluster.admits(written_runtime("default", "plain"))
         await cluster.works("job")
     upgraded = await cluster.client.get(DEPLOYMENT, MANAGER)
     assert upgraded.metadata.uid == before.metadata.uid

@@ -3,25 +3,21 @@
 """The Helm chart of Kubeflow Trainer v2.1.0 starts this project's image, which accepts every value that the chart renders."""
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import yaml
 
 from pkg import config
 from pkg.app import flags
-from testkit import programs
+from testkit import charts
+from testkit.charts import NAME
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-NAME = "kubeflow-trainer"
-NAMESPACE = "kubeflow-system"
 IMAGE = "registry.example.com/ml/trainer-controller-manager:0.2.0"
 
 Manifest = dict[str, Any]
@@ -31,34 +27,9 @@ Render = Callable[..., dict[tuple[str, str], Manifest]]
 @pytest.fixture(scope="session")
 def render(upstream: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Return a function that renders the chart with values, without the JobSet chart that it depends on."""
-    helm = anyio.run(programs.located, programs.HELM)
-    home = tmp_path_factory.mktemp("chart")
-    chart = Path(shutil.copytree(upstream / "charts" / NAME, home / NAME))
-    described = yaml.safe_load((chart / "Chart.yaml").read_text())
-    assert described["version"] == "2.1.0"
-    assert [each["name"] for each in described.pop("dependencies")] == ["jobset"]
-    (chart / "Chart.yaml").write_text(yaml.safe_dump(described))
-
-    def run(*values: str) -> dict[tuple[str, str], Manifest]:
-        arguments = [
-            "template",
-            NAME,
-            str(chart),
-            f"--namespace={NAMESPACE}",
-            *(f"--set={each}" for each in values),
-        ]
-        done = subprocess.run(
-            [str(helm), *arguments],
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found = [each for each in yaml.safe_load_all(done.stdout) if each]
-        return {(each["kind"], each["metadata"]["name"]): each for each in found}
-
-    return run
+    chart = charts.copied(upstream / "charts" / NAME, tmp_path_factory.mktemp("chart"), "jobset")
+    assert yaml.safe_load((chart / "Chart.yaml").read_text())["version"] == "2.1.0"
+    return lambda *values: charts.rendered(chart, *(f"--set={each}" for each in values))
 
 
 VALUES = [

@@ -4,19 +4,19 @@
 
 import hashlib
 import json
+import os
 import re
-import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
-import anyio
 import pytest
 import yaml
+from ctrl_testkit.small import output_of
 
 from hack import release
-from testkit import programs
+from testkit import charts
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,7 @@ IMAGE = "REGISTRY/trainer-controller-manager"
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of([*map(str, command)], cwd=cwd, env=os.environ, timeout=280)
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +117,8 @@ def test_a_source_distribution_contains_the_packages_that_it_imports(files: Path
                     assert package not in apart or f"{package}/__init__.py" in modules, (archive.name, name)
 
 
-def test_manifests_and_chart_have_the_image_of_the_release(files: Path, version: str, tmp_path: Path) -> None:
-    helm = anyio.run(programs.located, programs.HELM)
-    rendered = run(helm, "template", "t", files / f"kubeflow-trainer-{version}.tgz", cwd=tmp_path)
+def test_manifests_and_chart_have_the_image_of_the_release(files: Path, version: str) -> None:
+    rendered = charts.template(files / f"kubeflow-trainer-{version}.tgz")
     for text in ((files / "install.yaml").read_text(), rendered):
         objects = list(filter(None, yaml.load_all(text, yaml.CSafeLoader)))
         (deployment,) = (each for each in objects if each["kind"] == "Deployment")
