@@ -14,7 +14,6 @@ from hack import third_party as pinned
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[3]
 Manifest = dict[str, Any]
 Kustomize = Callable[[Path], list[Manifest]]
 
@@ -39,9 +38,3 @@ def test_a_released_file_has_the_pinned_digest(
     role["rules"].append({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})
     file.write_text(released(objects))
     assert pinned.main([name, str(file)]) == 1
-
-
-@pytest.mark.parametrize("name", pinned.PINS)
-def test_the_pinned_release_is_the_one_of_the_overlays(name: str) -> None:
-    text = (ROOT / "config" / "third-party" / name / "kustomization.yaml").read_text()
-    assert re.findall(r"/releases/download/(\S+)/manifests\.yaml", text) == [pinned.PINS[name].version]

@@ -157,17 +157,6 @@ def test_a_wheel_contains_one_package_with_its_data(
     assert {name for name in names if ".dist-info/" not in name} == held
 
 
-def test_the_librarys_wheel_offers_its_extras(wheels: dict[str, Path]) -> None:
-    _, metadata = contents(wheels["controller-runtime"])
-    assert set(metadata.get_all("Provides-Extra", [])) == {
-        "crd",
-        "envtest",
-        "kubernetes-asyncio",
-        "otel",
-        "uvloop",
-    }
-
-
 def test_an_installation_of_the_library_brings_what_is_listed() -> None:
     assert closure("controller-runtime") - {"controller-runtime"} == DISTRIBUTIONS
     assert closure("controller-runtime[crd]") == closure("controller-runtime")
@@ -218,24 +207,3 @@ def test_a_new_operator_of_the_installed_library_passes_its_unit_tests(alone: Pa
     _, metadata = contents(next(alone.parents[1].parent.glob("wheels*/controller_runtime*.whl")))
     release = ".".join(str(metadata["Version"]).split(".")[:2])
     assert f"controller-runtime>={release}" in (tmp_path / "website-operator/pyproject.toml").read_text()
-
-
-def test_a_project_with_a_package_called_pkg_works_beside_the_library(alone: Path, tmp_path: Path) -> None:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg/__init__.py").write_text("")
-    (tmp_path / "pkg/names.py").write_text('NAME = "ours"\n')
-    (tmp_path / "main.py").write_text(
-        "import asyncio\n"
-        "import controller_runtime as ctrl\n"
-        "from controller_runtime.apis.core.v1 import ConfigMap\n"
-        "from controller_runtime.apis.meta.v1 import ObjectMeta\n"
-        "from controller_runtime.fake import FakeClient\n"
-        "from pkg import names\n"
-        "async def main():\n"
-        "    client = FakeClient()\n"
-        "    await client.create(ConfigMap(metadata=ObjectMeta(namespace='a', name=names.NAME)))\n"
-        "    print((await client.get(ConfigMap, ('a', 'ours'))).name)\n"
-        "    ctrl.Manager(ctrl.Config(host='http://127.0.0.1:1'), ctrl.Options(metrics_bind_address='0'))\n"
-        "asyncio.run(main())\n"
-    )
-    assert run([alone, "main.py"], tmp_path) == "ours\n"
