@@ -10,6 +10,7 @@ Tests only find it.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 from controller_runtime.envtest import (
     Binaries,
     Binary,
@@ -33,6 +35,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.envtest.gotoolchain import find_go
 from ctrl_testkit.programs import build, say
+from ctrl_testkit.small import output_of
 from trainerctl.localcluster import tools as cluster
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -143,6 +146,18 @@ def sdk_python(release: str) -> Path:
     if not (venv / "installed").exists():
         raise ToolError(f"kubeflow {release} is not installed in {venv}")
     return venv / "bin" / "python"
+
+
+async def run_sdk(release: str, script: str, folder: Path, *arguments: str) -> Any:
+    """Run a script with a release of the SDK; return the JSON in the last line of its output.
+
+    The script is in a file, because the SDK sends the source of functions.
+    """
+    file = folder / f"{release}.py"
+    file.write_text(script)
+    command = [str(sdk_python(release)), str(file), *arguments]
+    run = partial(output_of, command, cwd=folder, env=os.environ, timeout=500)
+    return json.loads((await anyio.to_thread.run_sync(run)).splitlines()[-1])
 
 
 def _sdk(release: str) -> Path:

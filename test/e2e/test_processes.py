@@ -123,17 +123,12 @@ def train(
     local_cluster: Cluster, cluster_namespace: str, tmp_path: Path
 ) -> Callable[[str], Awaitable[dict[str, Any]]]:
     """Return a function that trains with the SDK, and returns the status and the lines of each step."""
-    script = tmp_path / "train.py"  # in a file, because the SDK sends the function's source
-    script.write_text(SCRIPT)
 
     async def run(function: str) -> dict[str, Any]:
-        python = programs.sdk_python(SDK)
-        argv = [str(python), str(script), str(local_cluster.kubeconfig), cluster_namespace, function]
-        done = await anyio.to_thread.run_sync(
-            lambda: subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
+        kubeconfig = str(local_cluster.kubeconfig)
+        said: dict[str, Any] = await programs.run_sdk(
+            SDK, SCRIPT, tmp_path, kubeconfig, cluster_namespace, function
         )
-        assert done.returncode == 0, done.stderr
-        said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return said
 
     return run

@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kubeflow SDK, as released, finds our runtimes and trains with our manager."""
 
-import json
 import os
-import subprocess
 from pathlib import Path
 
-import anyio.to_thread
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import GVK, unstructured
@@ -108,24 +105,12 @@ STEPS = {
 """For each way to train: the runtime, the number of nodes, and the steps that the SDK shows."""
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
-def sdk(request: pytest.FixtureRequest) -> str:
-    """Return a release of the SDK."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="session")
-def sdk_python(sdk: str) -> Path:
-    """Return an interpreter with the SDK."""
-    return programs.sdk_python(sdk)
-
-
+@pytest.mark.parametrize("sdk", VERSIONS)
 async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     local_cluster: Cluster,
     cluster_client: LiveClient,
     cluster_namespace: str,
     sdk: str,
-    sdk_python: Path,
     tmp_path: Path,
 ) -> None:
     (claim,) = [
@@ -135,18 +120,10 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     ]
     claim["metadata"]["namespace"] = cluster_namespace
     await cluster_client.create(CLAIM.from_dict(claim))
-    script = tmp_path / "train.py"  # in a file, because the SDK sends the function's source
-    script.write_text(SCRIPT)
     # SDK 0.2.0 cannot read events, and the others skip those without firstTimestamp, as JobSet 0.12 writes them.
     event = "AllJobsCompleted" if sdk != "0.2.0" and JOBSET != "0.12" else ""
-    argv = [str(sdk_python), str(script), str(local_cluster.kubeconfig), cluster_namespace, TUNED, event]
-
-    def train() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
-
-    done = await anyio.to_thread.run_sync(train)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    kubeconfig = str(local_cluster.kubeconfig)
+    said = await programs.run_sdk(sdk, SCRIPT, tmp_path, kubeconfig, cluster_namespace, TUNED, event)
     listed = {
         each["metadata"]["name"]: [
             each["metadata"]["labels"]["trainer.kubeflow.org/framework"],

@@ -5,14 +5,11 @@
 Logs are not read: the simulated nodes have no kubelet.
 """
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
@@ -106,22 +103,8 @@ def run(local_cluster: Cluster, cluster_namespace: str, tmp_path: Path) -> Calla
     """Return a function that runs a script with a release of the SDK, and returns its output."""
 
     async def started(release: str, text: str, *arguments: str) -> Any:
-        script = tmp_path / f"{release}.py"  # in a file, because the SDK sends the function's source
-        script.write_text(COMMON + text)
-        argv = [
-            str(programs.sdk_python(release)),
-            str(script),
-            str(local_cluster.kubeconfig),
-            cluster_namespace,
-            *arguments,
-        ]
-
-        def wait() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
-
-        done = await anyio.to_thread.run_sync(wait)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        given = [str(local_cluster.kubeconfig), cluster_namespace, *arguments]
+        return await programs.run_sdk(release, COMMON + text, tmp_path, *given)
 
     return started
 
