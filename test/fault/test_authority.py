@@ -3,26 +3,23 @@
 """The cluster's certificate authority is replaced while the manager runs; the manager reads it from a file."""
 
 import dataclasses
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Authority, Binaries, Environment, free_ports
+from controller_runtime.envtest import Authority, Binaries, Environment
 from controller_runtime.rest import Config, RESTMapper, Transport
 from trainerctl.localcluster import manifests
 from trainerctl.localcluster.tools import JOBSET
 
 from testkit.builders import written_runtime, written_train_job
 from testkit.clusters import job_set_at
+from testkit.processes import manager_flags, running_manager
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -32,12 +29,6 @@ async def server() -> AsyncIterator[Environment]:
         binaries = await Binaries().locate(JOBSET)
         await environment.install_crds(*manifests.crds(binaries[JOBSET.name]))
         yield environment
-
-
-def launch(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        command = [sys.executable, "-m", "pkg.app", *arguments]
-        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
 
 async def train(config: Config, name: str, *, within: float) -> float:
@@ -56,20 +47,12 @@ async def test_the_manager_goes_on_when_the_clusters_authority_is_replaced(
 ) -> None:
     plane = server.control_plane
     old, new = plane.authority.certificate, Authority.create("the next authority")
-    trusted, kubeconfig, configuration = (tmp_path / name for name in ("ca.crt", "kubeconfig", "config.yaml"))
+    trusted = tmp_path / "ca.crt"
     trusted.write_bytes(old)
-    content = server.kubeconfig_for("manager", ["system:masters"])
+    content: Any = server.kubeconfig_for("manager", ["system:masters"])
     content["clusters"][0]["cluster"].pop("certificate-authority-data", None)
     content["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
-    kubeconfig.write_text(yaml.safe_dump(content))
-    kubeconfig.chmod(0o600)
-    configuration.write_text(
-        "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
-        "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\n"
-        f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
-    )
-    process = launch([f"--config={configuration}", f"--kubeconfig={kubeconfig}"], tmp_path / "manager.log")
-    try:
+    with running_manager(manager_flags(tmp_path, content), tmp_path / "manager.log"):
         await train(server.config, "before", within=60)
 
         # As administrators do: trust both, then let the server show the new one, then remove the old one.
@@ -92,9 +75,3 @@ async def test_the_manager_goes_on_when_the_clusters_authority_is_replaced(
             await train(config, "after", within=120),
             at_most=60,
         )
-        assert process.poll() is None
-        process.terminate()
-        assert process.wait(timeout=30) == 0
-    finally:
-        process.kill()
-        process.wait()

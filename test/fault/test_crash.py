@@ -14,10 +14,7 @@ after one crash is killed in the next round, so each round costs one start.
 import difflib
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,7 +22,7 @@ import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Authority, eventually, free_ports, kubeconfig
+from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, Object, unstructured
 
 from pkg import shipped
@@ -35,7 +32,6 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from testkit.builders import written_runtime, written_train_job
 
 pytestmark = pytest.mark.fault
-ROOT = Path(__file__).parents[2]
 JOBS = 50
 FIRST = 4
 EVERY = int(os.environ.get("FAULT_EVERY_K", "5"))
@@ -72,61 +68,12 @@ class Crash:
             self._kill()
 
 
-class Managers:
-    """Runs the manager as a process, one at a time."""
-
-    def __init__(self, server: str, folder: Path) -> None:
-        configuration = {
-            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-            "kind": "Configuration",
-            "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": "0"},
-            "clientConnection": {"qps": -1},
-            # The certificates' Secret would be one more write; integration/webhooks/test_certificates tests it.
-            "certManagement": {"enable": False},
-            "webhook": {"host": "127.0.0.1", "port": free_ports(1)[0], "certDir": str(folder)},
-        }
-        Authority.create("test").server("webhook", ["127.0.0.1"]).write(folder)
-        (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(server, user="u")))
-        (folder / "kubeconfig").chmod(0o600)
-        (folder / "config.yaml").write_text(yaml.safe_dump(configuration))
-        self.log = folder / "manager.log"
-        self._command = [
-            sys.executable,
-            str(ROOT / "cmd" / "trainer-controller-manager" / "main.py"),
-            f"--config={folder / 'config.yaml'}",
-            f"--kubeconfig={folder / 'kubeconfig'}",
-        ]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
-            )
-
-    @property
-    def ended(self) -> bool:
-        """Return True if the manager has ended by itself."""
-        return self._process is None or self._process.poll() is not None
-
-    def failed_reconciles(self) -> int:
-        """Return the number of failed reconciles in all runs."""
-        return sum("Reconciler error" in line for line in self.log.read_text().splitlines())
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-
 @pytest.fixture
-def managers(proxy: Any, tmp_path: Path, trainer_crds: Any) -> Iterator[Managers]:
-    del trainer_crds
-    made = Managers(proxy.url, tmp_path)
+def manager(proxy: Any, new_manager: Callable[..., Any]) -> Any:
+    # The certificates' Secret would be one more write; integration/webhooks/test_certificates tests it.
+    made = new_manager(proxy.url)
     made.start()
-    yield made
-    made.kill()
+    return made
 
 
 def runtimes(namespace: str) -> Iterator[TrainingRuntime]:
@@ -206,10 +153,10 @@ def difference(got: State, want: State) -> str:
 
 
 @pytest.fixture
-async def reference(client: LiveClient, namespace: str, managers: Managers, proxy: Any) -> tuple[State, int]:
+async def reference(client: LiveClient, namespace: str, manager: Any, proxy: Any) -> tuple[State, int]:
     """Return the final objects without a crash, and the number of writes."""
     place = f"{namespace}-0"
-    undisturbed = Crash(proxy, place, managers.kill, None)
+    undisturbed = Crash(proxy, place, manager.kill, None)
     await begin(client, place)
     number = -1
     while len(undisturbed.writes) < 2 * JOBS or number != len(undisturbed.writes):
@@ -226,7 +173,7 @@ async def reference(client: LiveClient, namespace: str, managers: Managers, prox
 async def test_a_crash_after_any_write_leaves_the_same_end_state(
     client: LiveClient,
     namespace: str,
-    managers: Managers,
+    manager: Any,
     proxy: Any,
     reference: tuple[State, int],
     figure: Any,
@@ -237,7 +184,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
     slowest = 0.0
     for k in chosen:
         place = f"{namespace}-{k}"
-        crash = Crash(proxy, place, managers.kill, k)
+        crash = Crash(proxy, place, manager.kill, k)
         await begin(client, place)
 
         async def over(place: str = place, crash: Crash = crash) -> bool:
@@ -248,10 +195,10 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         await eventually(over, timeout=60, interval=0.1, reason=f"the manager makes its {k} writes")
         late += not crash.happened
         if not crash.happened:
-            managers.kill()
-        Crash(proxy, place, managers.kill, None)
-        before = managers.failed_reconciles()
-        managers.start()
+            manager.kill()
+        Crash(proxy, place, manager.kill, None)
+        before = manager.errors
+        manager.start()
         restarted = anyio.current_time()
         got, orphaned = await look(client, place)
         with anyio.move_on_after(120):
@@ -260,11 +207,11 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
                 got, orphaned = await look(client, place)
         slowest = max(slowest, anyio.current_time() - restarted)
         differing += got != want
-        assert not managers.ended, managers.log.read_text()[-2000:]
+        assert manager.running, manager.log.read_text()[-2000:]
         assert got == want, f"after write {k}: {difference(got, want)}"
         orphans += orphaned
         assert await client.list(Event, namespace=place) == []
-        failed += managers.failed_reconciles() - before
+        failed += manager.errors - before
         await end(client, place)
     assert late <= 2, "the manager makes fewer writes than it did"
     figure(

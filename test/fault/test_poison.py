@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that cannot be decoded, and one whose reconciles always fail, do not harm valid ones."""
 
-import asyncio
 import copy
-import random
-import statistics
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,11 +12,9 @@ import controller_runtime as ctrl
 import pytest
 from controller_runtime import metrics
 from controller_runtime.client import LiveClient
-from controller_runtime.controller import Controller, Options
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.testing import virtual_time
 
 from pkg import config
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -40,67 +35,6 @@ MALFORMED: dict[str, dict[str, Any]] = {
     "ref-is-a-list": {"runtimeRef": ["torch"]},
     "labels-are-numbers": {"labels": {"a": 1}},
 }
-
-
-class Mixed:
-    """A reconciler that takes a few milliseconds for each object; the poisoned one takes longer, and fails."""
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.waiting: dict[str, float] = {}
-        self.latencies: list[float] = []
-        self._random = random.Random(1)
-
-    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-        if request.name == "poisoned":
-            self.attempts += 1
-            await anyio.sleep(0.1)
-            raise ValueError("as ever")
-        await anyio.sleep(self._random.uniform(0.005, 0.04))
-        self.latencies.append(anyio.current_time() - self.waiting.pop(request.name))
-        return ctrl.Result()
-
-
-async def twenty_minutes(name: str, *, poison: bool) -> Mixed:
-    """Run a controller with one worker for twenty minutes; return its reconciler.
-
-    About ten times a second, one of 50 objects is enqueued.
-    """
-    mixed = Mixed()
-    controller = Controller(name, mixed, Options(max_concurrent_reconciles=1))
-    pace = random.Random(2)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(controller.start)
-        await controller.ready()
-        if poison:
-            controller.queue.add(ctrl.Request("ns", "poisoned"))
-        end = anyio.current_time() + 1200
-        while anyio.current_time() < end:
-            woken = f"well-{pace.randrange(50)}"
-            mixed.waiting.setdefault(woken, anyio.current_time())
-            controller.queue.add(ctrl.Request("ns", woken))
-            await anyio.sleep(pace.expovariate(10))
-        controller.stop()
-    return mixed
-
-
-def test_an_object_that_always_fails_costs_the_others_nothing(
-    figure: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The clock does not wait for the threads that watch the API server's process.
-    monkeypatch.setattr(virtual_time, "THREAD_GRACE_SECONDS", 0.0)
-    runs = {}
-    for poison in (False, True):
-        with asyncio.Runner(loop_factory=virtual_time.VirtualTimeLoop) as runner:
-            runs[poison] = runner.run(twenty_minutes(f"poison-{poison}", poison=poison))
-    assert len(runs[True].latencies) > 10_000
-    assert runs[True].attempts > 10
-    figure("poisoned object: attempts in 20 minutes", runs[True].attempts, at_most=19, unit="attempts")
-    before, after = (
-        statistics.quantiles(runs[poison].latencies, n=100, method="inclusive")[98]
-        for poison in (False, True)
-    )
-    figure("poisoned object: the others' p99, against none", after / before, at_most=1.05, unit="times")
 
 
 def any_shape(crd: dict[str, Any]) -> dict[str, Any]:
