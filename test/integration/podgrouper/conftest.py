@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod grouper in this process under its shipped rights, and every request that it sends."""
 
-import collections
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
@@ -20,50 +19,27 @@ from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
-from pkg import config, shipped
+from pkg import shipped
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.app import flags, program
 
 USER = "grouper-under-test"
 BOTH = "grouper-and-trainer-under-test"
 ANNOTATION = "pod-group-name"
 
 
-class Sent(collections.Counter[tuple[str, str]]):
-    """Counts of the requests in namespaces by method and resource, without watches.
-
-    ``paths`` has the paths of all requests.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.paths: list[str] = []
-
-
-NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
-"""Fields of a PodGroup since KAI-Scheduler v0.17."""
-
-
-async def published(control_plane: Environment, field: str, *, expected: bool) -> None:
-    """Wait until the published schema of PodGroups has a field, or does not: it is updated a moment after the CRD."""
-    path = f"/openapi/v3/apis/{PodGroup.gvk.api_version}"
-    async with Transport(control_plane.config) as transport:
-
-        async def follows() -> bool:
-            response = await transport.send(Request("GET", path))
-            body = await response.read()
-            return response.status == 200 and (field.encode() in body) is expected
-
-        await eventually(follows, timeout=60, reason="the schema of the PodGroup is published")
-
-
 @pytest.fixture(scope="module")
 def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     async def install() -> None:
-        daemon_sets = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]}
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
-        await published(trainer_control_plane, NEWER[0], expected=True)
         async with Transport(trainer_control_plane.config) as transport:
+
+            async def published() -> bool:
+                """Return True once the schema, by which the rules are chosen, has the fields of the newest release."""
+                path = f"/openapi/v3/apis/{PodGroup.gvk.api_version}"
+                response = await transport.send(Request("GET", path))
+                return b"minSubGroup" in await response.read()
+
+            await eventually(published, timeout=60, reason="the schema of the PodGroup is published")
             role, binding = shipped.manifests("podgrouper")
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
             binding["metadata"]["name"] = USER
@@ -72,49 +48,10 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
             trainers["metadata"]["name"] = BOTH
             trainers["subjects"] = [{**subject, "name": BOTH}]
             client = LiveClient(transport, RESTMapper(transport))
-            more = {**role, "metadata": {"name": "daemon-sets"}, "rules": [daemon_sets]}
-            bound = {**binding, "metadata": {"name": "daemon-sets"}}
-            bound["roleRef"] = {**binding["roleRef"], "name": "daemon-sets"}
-            await apply_manifests(client, [role, binding, trainers, more, bound], owner="test")
+            await apply_manifests(client, [role, binding, trainers], owner="test")
 
     anyio.run(install)
     return trainer_control_plane
-
-
-@pytest.fixture
-async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Callable[..., Any]]:
-    """Yield a function that installs the CRD of a release of KAI-Scheduler; the newest is installed after the test."""
-
-    async def install(release: str) -> None:
-        crd = custom_resource_definition(PodGroup)
-        if release == "v0.13":
-            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-            for properties in (
-                schema["properties"],
-                schema["properties"]["subGroups"]["items"]["properties"],
-            ):
-                for name in NEWER:
-                    properties.pop(name, None)
-        await grouper_control_plane.install_crds(crd)
-        await published(grouper_control_plane, NEWER[0], expected=release != "v0.13")
-
-    yield install
-    await install("v0.17")
-
-
-class Counting:
-    """A transport that records the requests in a :class:`Sent`."""
-
-    def __init__(self, transport: Transport, sent: Sent) -> None:
-        self._transport = transport
-        self._sent = sent
-
-    async def send(self, request: Any) -> Any:
-        self._sent.paths.append(request.path)
-        parts = request.path.split("/")
-        if "namespaces" in parts[:-2] and dict(request.query).get("watch") is None:
-            self._sent[request.method, parts[parts.index("namespaces") + 2]] += 1
-        return await self._transport.send(request)
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +63,7 @@ async def leave_no_pods(live_client: LiveClient) -> AsyncIterator[None]:
             await live_client.delete(pod, grace_period_seconds=0)
 
 
-RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Sent]]]
+RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, list[Request]]]]
 
 
 @pytest.fixture
@@ -135,27 +72,16 @@ async def configs(grouper_control_plane: Environment) -> dict[str, Config]:
 
 
 @pytest.fixture
-def run_grouper(configs: dict[str, Config]) -> RunGrouper:
+def run_grouper(configs: dict[str, Config], run_manager: Callable[..., Any]) -> RunGrouper:
+    """Return a function that runs the pod grouper, and yields the manager and the list of its requests."""
+
     @asynccontextmanager
-    async def run(*arguments: str, **said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
-        cfg = config.load()
-        for key, value in said.items():
-            setattr(cfg.pod_grouper, key, value)
-        parsed = flags.parse(arguments or ["--controllers=podgrouper"])
-        grouper_config = configs[BOTH if arguments else USER]
-        options = dataclasses.replace(
-            program.options(parsed, cfg), metrics_bind_address="0", health_probe_bind_address="0"
-        )
-        sent = Sent()
-        async with Transport(dataclasses.replace(grouper_config, qps=0)) as transport:
-            mgr = Manager(grouper_config, options, transport=Counting(transport, sent))
-            await program.setup(mgr, parsed, cfg)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(mgr.start)
-                with anyio.fail_after(30):
-                    await mgr.elected.wait()
-                yield mgr, sent
-                mgr.stop()
+    async def run(*arguments: str, **keys: Any) -> AsyncIterator[tuple[Manager, list[Request]]]:
+        sent: list[Request] = []
+        user = configs[BOTH if arguments else USER]
+        given = arguments or ("--controllers=podgrouper",)
+        async with run_manager(*given, client_config=user, pod_grouper=keys, sent=sent) as mgr:
+            yield mgr, sent
 
     return run
 

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program ``podgrouper`` as KAI-Scheduler's operator starts it, with KAI's permissions for its service account."""
 
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,13 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually, free_ports
 from controller_runtime.machinery import GVK
+from trainerctl.localcluster.access import role_binding
 
 from pkg.apis.kai.v2alpha2 import PodGroup
+from testkit.processes import ROOT, answer, is_ready, running
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[3]
 KAI_ROLE = ROOT / "test" / "testdata" / "kai" / "podgrouper-role.yaml"
 USER = "system:serviceaccount:kai-scheduler:pod-grouper"
 JOB = GVK("batch", "v1", "Job")
@@ -31,30 +30,12 @@ CONTAINERS = [{"name": "main", "image": "busybox"}]
 @pytest.fixture
 async def kubeconfig(grouper_control_plane: Environment, live_client: LiveClient, tmp_path: Path) -> Path:
     role = yaml.safe_load(KAI_ROLE.read_text())
-    api = "rbac.authorization.k8s.io"
-    binding = {
-        "apiVersion": f"{api}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "kai-podgrouper"},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role["metadata"]["name"]},
-        "subjects": [{"apiGroup": api, "kind": "User", "name": USER}],
-    }
-    await apply_manifests(live_client, [role, binding], owner="test")
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+    await apply_manifests(live_client, [role, role_binding(role["metadata"]["name"], user)], owner="test")
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(grouper_control_plane.kubeconfig_for(USER, [])))
     path.chmod(0o600)
     return path
-
-
-def answer(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
-        return str(response.read().decode())
-
-
-def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        command = [sys.executable, "-m", "pkg.app.podgrouper", *arguments]
-        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
 
 async def test_it_groups_pods_with_the_operators_arguments_and_rights(
@@ -75,30 +56,18 @@ async def test_it_groups_pods_with_the_operators_arguments_and_rights(
     spec = {"suspend": True, "template": {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}}
     job = await make(JOB, "j", None, spec, queue="q", pool="p")
     log = tmp_path / "log"
-    process = started(arguments, log)
-    try:
+    with running([sys.executable, "-m", "pkg.app.podgrouper", *arguments], log, cwd=ROOT):
         await make(Pod.gvk, "p", job, {"containers": CONTAINERS, "schedulerName": "mine"}, pool="p")
         (name,) = await grouped(1)
         group = await live_client.get(PodGroup, (namespace, name))
         assert (group.spec.queue, group.labels["pool"]) == ("q", "p")
         (writer,) = {entry.manager for entry in group.metadata.managed_fields or ()}
         assert writer == "podgrouper"
-
         lease = await live_client.get(Lease, ("default", "54dff599.kai.scheduler"))
         assert lease.spec.holder_identity
-
-        def ready() -> bool:
-            try:
-                return answer(health, "/readyz") == answer(health, "/healthz") == "ok"
-            except OSError:  # HTTPError is one, too
-                return False
-
-        await eventually(ready, timeout=30, reason="it is ready")
-        assert 'controller="pod"' in answer(metrics, "/metrics")
-    finally:
-        process.terminate()
-        code = process.wait(30)
+        await eventually(lambda: is_ready(health), timeout=30, reason="it is ready")
+        assert await answer(f"http://127.0.0.1:{health}/healthz") == (200, "ok")
+        assert 'controller="pod"' in (await answer(f"http://127.0.0.1:{metrics}/metrics"))[1]
     text = log.read_text()
-    assert code == 0, text[-2000:]
     assert "orbidden" not in text
     assert "Traceback" not in text
