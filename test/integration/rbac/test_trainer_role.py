@@ -1,19 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The role grants only what the manager requests, by the API server's audit log, and a missing grant has an effect.
-
-RBAC_EVERY_GRANT=1 removes every grant in turn, not only one of each kind.
-"""
+"""The role grants only what the manager requests, by the API server's audit log."""
 
 import contextlib
-import os
 from typing import Any, Final
 
 import anyio
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import EventuallyError, eventually
-from controller_runtime.machinery.errors import StatusError
 
 from hack import rbac
 from testkit.scenarios import SCENARIOS, torch
@@ -106,30 +101,6 @@ OTHER_RELEASES: Final = {
 }
 """Permissions for newer releases of Kubernetes, where a gang is a PodGroup, and for a read after a lost answer."""
 
-TAKEN: Final = [
-    ("start", (TRAINER, "trainjobs", "list")),
-    ("start", ("coordination.k8s.io", "leases", "update")),
-    ("start", ("", "secrets", "update")),
-    ("torch", ("jobset.x-k8s.io", "jobsets", "create")),
-    ("torch", (TRAINER, "trainjobs/status", "patch")),
-    ("rebuild", ("jobset.x-k8s.io", "jobsets", "delete")),
-    ("cluster_runtime", (TRAINER, "clustertrainingruntimes", "patch")),
-    ("mpi", ("", "configmaps", "patch")),
-    ("coscheduling", ("", "limitranges", "watch")),
-    ("volcano", ("scheduling.k8s.io", "priorityclasses", "list")),
-    ("workload", ("scheduling.k8s.io", "workloads", "delete")),
-    ("status", ("", "pods", "get")),
-    ("status", ("", "/openid/v1/jwks", "get")),
-    ("metrics", ("authorization.k8s.io", "subjectaccessreviews", "create")),
-]
-"""One grant of each kind, and the scenario that fails without it."""
-
-
-def grants_to_take() -> list[tuple[str, rbac.Grant]]:
-    if not os.environ.get("RBAC_EVERY_GRANT"):
-        return TAKEN
-    return [(name, grant) for name, wanted in USED.items() for grant in sorted(wanted)]
-
 
 def test_every_grant_has_a_use_or_a_reason() -> None:
     used = set().union(*USED.values())
@@ -139,7 +110,6 @@ def test_every_grant_has_a_use_or_a_reason() -> None:
     elsewhere = {rbac.Part.POD_GROUPER, rbac.Part.TTL_AFTER_FINISHED}  # test_rights tests the latter
     parts = [part for part in rbac.Part if part not in elsewhere]
     assert set().union(*map(rbac.collected, parts)) == wanted
-    assert all(grant in USED[name] for name, grant in TAKEN)
 
 
 @pytest.mark.timeout(180)
@@ -161,27 +131,6 @@ async def test_each_scenario_asks_for_what_it_is_granted_and_is_refused_nothing(
         assert not asked.refused
         known = {each for each in asked.granted if not each[1].startswith("selfsubject")}
         assert known <= set().union(*USED.values()), "requested, although listed as unused"
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    ("name", "grant"), grants_to_take(), ids=lambda each: each if isinstance(each, str) else " ".join(each)
-)
-async def test_a_feature_is_refused_what_is_taken_away(
-    name: str, grant: rbac.Grant, run_under: Any, live_client: LiveClient, namespace: str
-) -> None:
-    async with run_under(without={grant}) as run, anyio.create_task_group() as tasks:
-
-        async def attempt() -> None:
-            with contextlib.suppress(EventuallyError, StatusError, AssertionError):
-                await SCENARIOS[name](live_client, namespace, run)
-
-        def missed() -> bool:
-            return grant in run.asked().refused
-
-        tasks.start_soon(attempt)
-        await eventually(missed, timeout=60, reason=f"{grant} is missed")
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_child_cannot_block_its_owners_deletion_without_the_right_to_its_finalizers(
