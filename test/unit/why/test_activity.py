@@ -122,25 +122,6 @@ def test_an_init_container_that_runs_is_named_and_its_log_is_the_advice() -> Non
     )
 
 
-def test_an_init_container_that_runs_for_long_is_why_the_train_job_waits() -> None:
-    world = TrainJobObjects(age=3600)
-    for number in range(2):
-        world.container(pod=number, init=True, running={"startedAt": when(3500)})
-    world.remove(*[each for each in world.objects if each["kind"] == "Event"])
-
-    verdict = diagnose(world.snapshot())
-
-    assert (verdict.exit_code, verdict.findings[0].cause) == (3, "unexplained")
-    assert "the init container node of Pod llama-node-0-0-abcde still runs" in verdict.sentence
-    assert verdict.findings[0].advice.startswith(
-        "Read its log: trainerctl logs llama -n team-a --step node --rank 0"
-    )
-
-
-def without_job_set(world: TrainJobObjects) -> None:
-    world.without_children()
-
-
 def without_jobs(world: TrainJobObjects) -> None:
     world.remove(world.job, *world.pods, world.service)
 
@@ -158,7 +139,7 @@ def pulling(world: TrainJobObjects) -> None:
 @pytest.mark.parametrize(
     ("arrange", "line"),
     [
-        (without_job_set, "its JobSet does not exist yet"),
+        (TrainJobObjects.without_children, "its JobSet does not exist yet"),
         (without_jobs, "its JobSet has no Jobs yet"),
         (without_pods, "Job llama-node-0, 5s old, lacks 2 pods"),
         (

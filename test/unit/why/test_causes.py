@@ -237,7 +237,7 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
             yield from places(value, (*path, key))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_malformed_objects_do_no_harm(seed: int) -> None:
     rng = random.Random(seed)
     junk: list[Any] = [None, 3, -5, True, "x", "", [], {}, [None], [{}], {"a": {}}, "2026-01-01T00:00:00Z"]

@@ -1,18 +1,19 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every variant of a remedy is given in some state, and can be followed."""
+"""Every cause is documented, and every variant of a remedy is given in some state and can be followed."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from pkg.why import diagnose
 from pkg.why.causes import outputs, refusals
-from pkg.why.rules import REMEDIES, RULES
+from pkg.why.rules import CAUSES, REMEDIES, RULES
 from testkit.why.cases import CASES, VARIANTS, State
-from testkit.why.remedies import follow, mistakes
+from testkit.why.remedies import mistakes
 from testkit.why.world import TrainJobObjects
 
+ROOT = Path(__file__).parents[3]
 STATES: list[tuple[str, State]] = [*((case.id, case.values[-1]) for case in CASES), *VARIANTS]
 
 
@@ -73,10 +74,21 @@ def test_a_wrong_command_is_noticed() -> None:
     ]
 
 
-def test_each_remedy_ends_at_something_that_a_person_can_do() -> None:
-    for _, state in STATES:
-        world = TrainJobObjects()
-        state(world)
-        snapshot = world.snapshot()
-        for each in diagnose(snapshot).findings:
-            follow(snapshot, each.advice, ("why",))
+def test_every_cause_is_documented_with_its_meaning() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", (ROOT / "docs" / "why.md").read_text(), re.MULTILINE)
+
+    assert dict(rows) == CAUSES
+
+
+def test_every_rule_is_named_by_some_module() -> None:
+    code = "\n".join(
+        path.read_text() for path in (ROOT / "pkg" / "why").rglob("*.py") if path.name != "rules.py"
+    )
+
+    assert [rule for rule in RULES if f'"{rule}"' not in code] == []
+
+
+def test_each_variant_belongs_to_a_cause() -> None:
+    variants = [rule.partition("/")[0] for rule in RULES if "/" in rule]
+
+    assert [cause for cause in variants if cause not in CAUSES] == []

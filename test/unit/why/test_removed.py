@@ -73,28 +73,6 @@ def test_the_error_after_a_traceback_is_found_in_the_one_line_of_an_event(messag
     assert first.summary == f"the container node failed with exit code 1{said}"
 
 
-def test_the_message_is_evidence_and_the_advice_can_be_followed() -> None:
-    first = removed(text(1, message="ValueError: bad learning rate")).verdict().findings[0]
-
-    assert "message of node: ValueError: bad learning rate" in first.evidence
-    assert "kubectl logs" not in first.advice
-    assert "restartPolicy: Never" in first.advice
-
-
-def test_without_an_event_the_advice_says_what_would_have_kept_the_log() -> None:
-    first = removed().verdict().findings[0]
-
-    assert first.cause == "retries-exhausted"
-    assert "trainerctl" not in first.advice
-    for kept in (
-        "platform stores",
-        "FailureEvidence=true",
-        "config/failure-evidence",
-        "terminationMessagePolicy",
-    ):
-        assert kept in first.advice
-
-
 def test_while_the_failed_pods_exist_the_advice_is_to_read_their_logs() -> None:
     world = TrainJobObjects()
     world.ended(1)

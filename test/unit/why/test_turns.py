@@ -64,13 +64,6 @@ def test_the_position_of_each_of_200_waiting_train_jobs_and_the_names_ahead_are_
     assert "job-0, job-1, job-2 and 196 more" in evidence
 
 
-def test_the_missing_quota_is_quoted_from_kueue() -> None:
-    found = finding(world_in_queue(), [])
-
-    assert found.summary.endswith(MESSAGE)
-    assert found.advice == "Wait for quota of the queue, or ask its administrator."
-
-
 def flavor(name: str, **quotas: str) -> dict[str, Any]:
     return {
         "name": name,
