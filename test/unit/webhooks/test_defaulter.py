@@ -20,7 +20,6 @@ from pkg.webhooks import TrainJobDefaulter
 from testkit.builders import pod_override, runtime_patch, train_job_document
 
 NOW = "2031-05-06T07:08:09Z"
-THEN = "2001-01-01T00:00:00Z"
 WORD = "trainer.kubeflow.org/num-proc-per-node"
 MIRROR = "trainer.kubeflow.org/first-generation"
 OTHERS = "kueue.x-k8s.io/multikueue"
@@ -69,20 +68,6 @@ async def mutated(new: Document, old: Document | None = None, **settings: Any) -
 async def test_a_train_job_without_anything_to_change_is_left_as_it_is() -> None:
     response = await review(job(podTemplateOverrides=[override(nodeSelector={"a": "b"})], labels={"c": "d"}))
     assert (response.allowed, response.patch, response.warnings) == (True, None, None)
-
-
-async def test_a_new_patch_gets_a_time_and_a_given_time_is_kept() -> None:
-    stored = await mutated(job(runtimePatches=[patch(), patch("a.io/b", time=THEN)]))
-    assert [each["time"] for each in stored["spec"]["runtimePatches"]] == [NOW, THEN]
-
-
-async def test_only_changed_patches_get_a_new_time() -> None:
-    old = job(
-        runtimePatches=[patch("a.io/a", time=THEN, nodeSelector={"x": "1"}), patch("a.io/b", time=THEN)]
-    )
-    new = job(runtimePatches=[patch("a.io/a", nodeSelector={"x": "2"}), patch("a.io/b"), patch("a.io/c")])
-    stored = await mutated(new, old)
-    assert [each["time"] for each in stored["spec"]["runtimePatches"]] == [NOW, THEN, NOW]
 
 
 @pytest.mark.parametrize(("value", "number"), [("4", 4), ("04", 4), ("+4", 4), ("-1", -1), (8, 8)])

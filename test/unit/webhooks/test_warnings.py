@@ -14,6 +14,7 @@ from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     Initializer,
     RunPolicy,
+    Trainer,
     TrainingRuntime,
     TrainJob,
 )
@@ -26,6 +27,7 @@ from testkit.builders import (
     make_train_job,
     make_training_runtime,
     make_training_runtime_spec,
+    written_cluster_runtime,
 )
 
 DEPRECATED = {"trainer.kubeflow.org/support": "deprecated"}
@@ -116,15 +118,10 @@ async def test_a_pod_group_policy_is_warned_of_when_its_scheduler_is_removed_and
 async def test_a_train_job_whose_pods_will_be_refused_is_admitted_with_a_warning(
     resources: dict[str, Any], fields: list[str]
 ) -> None:
-    container = {"name": "node", "image": "i"}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod = {"spec": {"template": {"spec": {"containers": [container]}}}, "metadata": {"labels": labels}}
-    spec = {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": [{"name": "node", "template": pod}]}}}
-    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
-    data = make_train_job("a", "j").to_dict()
-    data["spec"]["trainer"] = {"resourcesPerNode": resources}
+    client = FakeClient(written_cluster_runtime(mlPolicy={}))
+    train_job = make_train_job("a", "j", trainer=Trainer.from_dict({"resourcesPerNode": resources}))
 
-    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(TrainJob.from_dict(data))
+    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(train_job)
 
     assert len(warnings) == len(fields)
     for warning, named in zip(warnings[:1], fields, strict=False):
@@ -173,21 +170,16 @@ async def test_a_runtime_whose_pods_will_be_refused_is_admitted_with_a_warning(
 
 
 async def test_the_warnings_about_pods_follow_an_edit_of_the_runtime() -> None:
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    pod: dict[str, Any] = {"spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}}
-    job = {"name": "node", "template": {**pod, "metadata": {"labels": labels}}}
-    spec = {"mlPolicy": {}, "template": {"spec": {"replicatedJobs": [job]}}}
-    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
+    client = FakeClient(written_cluster_runtime(pod={"containers": [{"name": "node"}]}, mlPolicy={}))
     webhook = TrainJobWebhook(await core.new(client, client))
 
     for name in ("j", "k"):  # the check of the first TrainJob is used for the second one
         (warning,) = await webhook.validate_create(make_train_job("a", name))
         assert "containers[0].image: Required value" in warning
 
-    pod["spec"]["template"]["spec"]["containers"][0]["image"] = "i"
-    live = await client.get(ClusterTrainingRuntime, ("", "runtime"))
-    metadata = live.metadata.to_dict()
-    await client.update(ClusterTrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    edited = written_cluster_runtime(mlPolicy={})
+    edited.metadata = (await client.get(ClusterTrainingRuntime, ("", "runtime"))).metadata
+    await client.update(edited)
     assert await webhook.validate_create(make_train_job("a", "j")) == []
 
 
@@ -197,19 +189,10 @@ async def test_the_warnings_about_pods_follow_an_edit_of_the_runtime() -> None:
 async def test_the_success_policy_is_compared_with_the_number_of_nodes(nodes: int, is_valid: bool) -> None:
     """The number of completions is the number of nodes. A template with another number is not used."""
     policy = {"rules": [{"succeededIndexes": "0-3"}]}
-    pod = {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}}
-    job = {
-        "name": "node",
-        "template": {
-            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {**pod, "completions": 1, "parallelism": 1, "successPolicy": policy},
-        },
-    }
-    spec = {"mlPolicy": {"torch": {}}, "template": {"spec": {"replicatedJobs": [job]}}}
-    client = FakeClient(ClusterTrainingRuntime.from_dict({"metadata": {"name": "runtime"}, "spec": spec}))
-    data = make_train_job("a", "j").to_dict()
-    data["spec"]["trainer"] = {"numNodes": nodes}
-    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(TrainJob.from_dict(data))
+    jobs = {"completions": 1, "parallelism": 1, "successPolicy": policy}
+    client = FakeClient(written_cluster_runtime(job=jobs, mlPolicy={"torch": {}}))
+    train_job = make_train_job("a", "j", trainer=Trainer(num_nodes=nodes))
+    warnings = await TrainJobWebhook(await core.new(client, client)).validate_create(train_job)
     found = [each for each in warnings if "spec.successPolicy.rules[0].succeededIndexes" in each]
     assert [each.rpartition(": ")[2] for each in found] == [
         "must be below 2, the number of completions",

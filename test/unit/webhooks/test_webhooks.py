@@ -57,15 +57,6 @@ async def test_an_update_to_a_runtime_that_no_train_job_can_use_is_refused(kind:
     assert await webhook().validate_update(good, bad) == []
 
 
-async def test_a_warning_goes_along_with_a_refusal() -> None:
-    labels = {"trainer.kubeflow.org/support": "deprecated"}
-    obj = ClusterTrainingRuntime.from_dict(runtime({}, labels=labels))
-    with pytest.raises(AggregateError) as caught:
-        await ClusterTrainingRuntimeWebhook().validate_create(obj)
-    (note,) = caught.value.__notes__
-    assert "is deprecated" in note
-
-
 async def test_a_train_job_of_an_unregistered_runtime_is_refused() -> None:
     job = TrainJob.from_dict(
         {
