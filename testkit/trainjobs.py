@@ -56,12 +56,19 @@ class Server(FakeClient):
         super().__init__(*objects, now=now)
         self.mutate: Callable[[dict[str, Any], bool], None] = lambda _spec, _create: None
         """Called with each JobSet's spec before it is stored, and with True if the JobSet is created."""
+        self.refuse: Callable[[Object], Exception | None] = lambda _obj: None
+        """Called with each applied object; the error that it returns is raised."""
         self._server.admit[JobSet.gvk] = [self._review]
 
     async def _review(self, review: Review) -> None:
         if review.new is not None and not review.subresource:
             self.mutate(review.new["spec"], review.operation == "CREATE")
             await review_job_set(review, webhook=self.webhook)
+
+    async def apply(self, obj: Any, **options: Any) -> Any:
+        if (error := self.refuse(obj)) is not None:
+            raise error
+        return await super().apply(obj, **options)
 
     async def delete(self, obj: Object, **options: Any) -> None:
         if isinstance(obj, JobSet) and not self.role_may_delete:
@@ -253,12 +260,25 @@ async def world(
     return made
 
 
+async def built_world(policy: dict[str, Any] = PLAIN, **spec: Any) -> ReconcilerWorld:
+    """Return a world with a TrainJob that has its children."""
+    w = await world(policy, **spec)
+    await w.reconcile()
+    return w
+
+
+async def running_world(policy: dict[str, Any] = PLAIN, **spec: Any) -> ReconcilerWorld:
+    """Return a world with a TrainJob whose JobSet has an active Job."""
+    w = await built_world(policy, **spec)
+    await w.server.observe(active=1)
+    return w
+
+
 async def suspended_world(
     policy: dict[str, Any] = PLAIN, *, webhook: bool = True, **spec: Any
 ) -> ReconcilerWorld:
     """Return a world with a suspended TrainJob that has its children, and whose JobSet has a status with its Jobs."""
-    w = await world(policy, webhook=webhook, suspend=True, **spec)
-    await w.reconcile()
+    w = await built_world(policy, webhook=webhook, suspend=True, **spec)
     await w.server.observe(suspended=1)
     assert await w.reconcile() == []
     return w

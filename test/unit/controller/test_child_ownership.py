@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.reconcile import Request
+from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
 
 from pkg.apis.config.v1alpha1 import Configuration
@@ -26,7 +27,19 @@ from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.runtime.core import snapshot_name
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
-from testkit.trainjobs import FLUX, GANG, KEY, MPI, PLAIN, VOLCANO, ReconcilerWorld, train_job, world
+from testkit.trainjobs import (
+    FLUX,
+    GANG,
+    KEY,
+    MPI,
+    PLAIN,
+    VOLCANO,
+    ReconcilerWorld,
+    built_world,
+    running_world,
+    train_job,
+    world,
+)
 
 
 def planted(kind: type[Object], name: str, **parts: Any) -> Object:
@@ -82,13 +95,24 @@ async def orphaned(w: ReconcilerWorld) -> None:
     w.server.add(again)
 
 
-async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("version", "name", "message"),
+    [
+        pytest.param("2.1", "job-mpi-hostfile", "exists and has no controller", id="a child"),
+        pytest.param("2.3", snapshot_name(train_job()), "owned by another object", id="the snapshot"),
+    ],
+)
+async def test_a_train_job_is_tried_each_minute_while_a_name_is_taken(
+    version: str, name: str, message: str
+) -> None:
     """Nothing enqueues the TrainJob when a ConfigMap without an owner is deleted, and retries come minutes apart."""
-    w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
+    w = await world(MPI, planted(ConfigMap, name, data={"runtime": "{}"}))
+    w.cfg = Configuration(compatibility_version=version)
+    await w.restart(store=w.server)
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.timer.start(queue)
     began = anyio.current_time()
-    with pytest.raises((ChildConflictError, ExceptionGroup)):
+    with pytest.raises((ChildConflictError, ExceptionGroup), match=message):
         await w.reconcile()
     queue.add(Request(*KEY), after=1000)  # the retry
 
@@ -108,8 +132,7 @@ async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_tak
 async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_job(
     policy: dict[str, Any], kind: type[Object], name: str, edit: dict[str, Any]
 ) -> None:
-    w = await world(policy, suspend=True)
-    await w.reconcile()
+    w = await built_world(policy, suspend=True)
     live = await w.server.get(kind, (KEY.namespace, name))
     await w.server.patch(live, raw_patch(MERGE, json.dumps(edit).encode()))
     await w.suspend(False)
@@ -131,9 +154,7 @@ async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_
 
 @pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
 async def test_an_orphan_of_ours_is_adopted(suspend: bool) -> None:
-    w = await world(suspend=suspend)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(suspend=suspend)
     await orphaned(w)
     uid = (await w.job_set())["metadata"]["uid"]
     assert (await w.reconcile())[0] == "patch JobSet"
@@ -145,8 +166,7 @@ async def test_an_orphan_of_ours_is_adopted(suspend: bool) -> None:
 
 
 async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache_does_not_know() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     await orphaned(w)
     deleted = (await w.server.get(TrainJob, KEY)).deep_copy()
     deleted.metadata.deletion_timestamp = "2025-01-01T00:00:00Z"
@@ -157,8 +177,7 @@ async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache
 
 
 async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_again() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     await orphaned(w)
 
     async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
@@ -178,8 +197,7 @@ async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_agai
 
 
 async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_was_adopted() -> None:
-    w = await world(suspend=True)
-    await w.reconcile()
+    w = await built_world(suspend=True)
     await orphaned(w)
     await w.edit_image()
 
@@ -196,21 +214,24 @@ async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_wa
     assert w.result.requeue_after
 
 
-async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict() -> None:
-    w = await world()
-    await w.reconcile()
-    await w.server.observe(active=1)
+@pytest.mark.parametrize("end", [None, "Completed", "Failed"])
+async def test_an_orphan_with_another_spec_that_has_run_is_not_adopted_and_gives_no_verdict(
+    end: str | None,
+) -> None:
+    w = await running_world(suspend=end is not None)
+    if end is not None:
+        await w.finish(end)
     await orphaned(w)
     await w.edit_image()
     with pytest.raises(ChildConflictError):
         await w.reconcile()
     assert "ownerReferences" not in (await w.job_set())["metadata"]
     assert (await w.server.get(TrainJob, KEY)).status.jobs_status is None
+    assert list(await w.conditions()) == ([] if end is None else ["Suspended"])
 
 
 async def test_a_finished_train_job_keeps_its_status_when_its_job_set_is_orphaned() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     await w.finish("Completed")
     await w.reconcile()
     before = (await w.server.get(TrainJob, KEY)).status
@@ -241,31 +262,36 @@ async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> N
     assert (await w.job_set())["spec"]
 
 
-async def test_a_train_job_is_tried_each_minute_while_the_name_of_its_snapshot_is_taken() -> None:
-    w = await world()
-    w.cfg = Configuration(compatibility_version="2.3")
-    await w.restart(store=w.server)
-    w.server.add(planted(ConfigMap, snapshot_name(train_job()), data={"runtime": "{}"}))
-    queue: PriorityQueue[Request] = PriorityQueue()
-    await w.reconciler.timer.start(queue)
-    began = anyio.current_time()
-    with pytest.raises((ChildConflictError, ExceptionGroup), match="owned by another object"):
+async def test_the_job_set_of_an_earlier_job_of_that_name_is_waited_for_and_its_verdict_is_not_taken() -> (
+    None
+):
+    w = await built_world()
+    await w.finish("Completed")
+    await w.server.delete(await w.server.get(TrainJob, KEY))
+    w.server.add(train_job(metadata={"uid": "uid-of-the-next"}))
+    assert await w.writes() == []
+    assert w.result == Result(requeue_after=timedelta(seconds=1))
+    await w.server.delete(await w.server.get(JobSet, KEY))  # the garbage collector does this
+    assert await w.writes() == ["apply JobSet"]
+    assert await w.conditions() == {}
+
+
+async def test_a_job_set_that_something_else_controls_is_not_taken_over() -> None:
+    owner = {"apiVersion": "a/v1", "kind": "Boss", "name": "b", "uid": "u", "controller": True}
+    metadata = {"name": "job", "namespace": "ns", "ownerReferences": [owner]}
+    w = await world({}, JobSet.from_dict({"metadata": metadata, "spec": {"suspend": True}}))
+    with pytest.raises(ChildConflictError, match="jobset ns/job: controlled by Boss b"):
         await w.reconcile()
-    queue.add(Request(*KEY), after=1000)  # the retry
-
-    assert await queue.get() == Request(*KEY)
-    assert anyio.current_time() - began == pytest.approx(60)
+    assert w.server.writes == []
+    assert "ns/job: controlled by Boss b" in w.recorder.events[0]
 
 
-@pytest.mark.parametrize("end", ["Completed", "Failed"])
-async def test_an_ended_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict(end: str) -> None:
-    w = await world(suspend=True)
+async def test_a_finished_job_does_not_care_who_took_the_name_of_its_job_set() -> None:
+    w = await built_world()
+    await w.finish("Completed")
     await w.reconcile()
-    await w.finish(end)
-    await orphaned(w)
-    await w.edit_image()
-    with pytest.raises(ChildConflictError):
-        await w.reconcile()
-    assert "ownerReferences" not in (await w.job_set())["metadata"]
-    conditions = (await w.server.get(TrainJob, KEY)).status.conditions or []
-    assert [each.type for each in conditions] == ["Suspended"]
+    job_set = await w.server.get(JobSet, KEY)
+    job_set.metadata.owner_references[0].uid = "another"  # type: ignore[index] # the reconciler sets one
+    await w.server.update(job_set)
+    await w.server.observe(active=3)  # its status must not be copied
+    assert await w.writes() == []

@@ -12,7 +12,7 @@ from controller_runtime.machinery.meta import format_time, parse_time
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.reports import LONG
-from testkit.trainjobs import KEY, MPI, START, ReconcilerWorld, train_job, world
+from testkit.trainjobs import KEY, MPI, START, ReconcilerWorld, built_world, train_job
 
 
 def warnings(w: ReconcilerWorld) -> list[str]:
@@ -35,8 +35,7 @@ async def replace_train_job(w: ReconcilerWorld, *, suspend: bool = False) -> Non
 
 @pytest.mark.parametrize("suspend", [False, True])
 async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(suspend: bool) -> None:
-    w = await world(suspend=suspend)
-    await w.reconcile()
+    w = await built_world(suspend=suspend)
     await delete_held(w, await w.server.get(JobSet, KEY))
     for after in (LONG / 2, LONG, LONG * 2):
         w.now = START + after
@@ -46,8 +45,7 @@ async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(suspend:
 
 
 async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is_reported() -> None:
-    w = await world(MPI, suspend=True)
-    await w.reconcile()
+    w = await built_world(MPI, suspend=True)
     sibling = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
     await delete_held(w, sibling)
     deleted = (await w.server.get(ConfigMap, sibling.key)).metadata.deletion_timestamp
@@ -63,8 +61,7 @@ async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is
 async def test_a_job_set_of_an_earlier_train_job_that_stays_for_long_is_reported_once(
     suspend: bool, deleted: bool
 ) -> None:
-    w = await world(suspend=suspend)
-    await w.reconcile()
+    w = await built_world(suspend=suspend)
     if deleted:
         await delete_held(w, await w.server.get(JobSet, KEY))
     await replace_train_job(w, suspend=suspend)
@@ -78,8 +75,7 @@ async def test_a_job_set_of_an_earlier_train_job_that_stays_for_long_is_reported
 
 
 async def test_a_secret_of_an_earlier_train_job_that_stays_for_long_is_reported() -> None:
-    w = await world(MPI)
-    await w.reconcile()
+    w = await built_world(MPI)
     await w.server.delete(await w.server.get(JobSet, KEY))
     await replace_train_job(w)
     for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):

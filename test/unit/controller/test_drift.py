@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apply import drift
 from pkg.controller.children import (
     fixed_fields,
     fixed_fields_match,
     has_active_jobs,
     is_observed,
-    split,
     suspended_as_it_is,
 )
 
@@ -188,10 +186,3 @@ def test_what_the_api_server_adds_to_a_gang_is_no_difference() -> None:
     live = {**policy, "disruptionMode": {"single": {}}, "priority": 0}
     assert drift.equal(live, policy)
     assert not drift.equal({**live, "priority": 7}, policy)
-
-
-def test_objects_without_a_job_set_have_none() -> None:
-    other = PodGroup.from_dict({"metadata": {"name": "job"}})
-    job_set = JobSet.from_dict({"metadata": {"name": "job"}})
-    assert split([other]) == (None, [other])
-    assert split([other, job_set]) == (job_set, [other])

@@ -13,13 +13,22 @@ from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError, StatusError
 from controller_runtime.metrics import REGISTRY
 
-from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.children import VolumesError
 from testkit.jobset import IMMUTABLE
-from testkit.trainjobs import GANG, KEY, MPI, PLAIN, never_runs, runtime, suspended_world, world
+from testkit.trainjobs import (
+    GANG,
+    KEY,
+    MPI,
+    PLAIN,
+    built_world,
+    never_runs,
+    running_world,
+    runtime,
+    suspended_world,
+)
 
 
 @pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])
@@ -112,8 +121,7 @@ async def test_a_deletion_names_the_version_that_was_judged() -> None:
 
 
 async def test_before_the_first_look_of_jobsets_controller_a_job_set_follows_in_place() -> None:
-    w = await world(webhook=False, suspend=True)
-    await w.reconcile()
+    w = await built_world(webhook=False, suspend=True)
     uid = (await w.job_set())["metadata"]["uid"]
     await w.edit_image()
     assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
@@ -122,8 +130,7 @@ async def test_before_the_first_look_of_jobsets_controller_a_job_set_follows_in_
 
 
 async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_suspended() -> None:
-    w = await world(webhook=False)
-    await w.reconcile()
+    w = await built_world(webhook=False)
     await w.edit_image()
     await w.suspend(True)
     assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
@@ -133,23 +140,21 @@ async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_su
     assert await w.image() == "two"
 
 
-async def test_a_young_job_set_whose_jobs_may_be_under_way_is_not_deleted_yet() -> None:
-    w = await world(suspend=True)
-    await w.reconcile()
+@pytest.mark.parametrize(
+    ("young", "old"),
+    [
+        pytest.param(timedelta(0), timedelta(seconds=11), id="its Jobs may be under way"),
+        pytest.param(timedelta(seconds=-30), timedelta(hours=-5), id="the server's clock is hours ahead"),
+    ],
+)
+async def test_a_young_job_set_is_not_deleted_yet(young: timedelta, old: timedelta) -> None:
+    w = await built_world(suspend=True)
     await w.edit_image()
+    begin = w.now
+    w.now = begin + young
     assert await w.reconcile() == ["apply JobSet dry run"]
     assert w.result.requeue_after == timedelta(seconds=1)
-    w.now += timedelta(seconds=11)
-    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
-
-
-async def test_a_job_set_from_a_server_whose_clock_is_hours_ahead_does_not_wait_for_our_clock() -> None:
-    w = await world(suspend=True)
-    await w.reconcile()
-    await w.edit_image()
-    w.now -= timedelta(seconds=30)
-    assert await w.reconcile() == ["apply JobSet dry run"]
-    w.now -= timedelta(hours=5)
+    w.now = begin + old
     assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
 
 
@@ -199,11 +204,7 @@ async def test_where_deleting_is_not_allowed_no_error_is_its_own_cause(webhook: 
 async def test_a_refusal_for_another_reason_deletes_nothing(refusal: StatusError) -> None:
     w = await suspended_world(GANG)
     await w.edit_nodes(5)
-
-    async def denied(*_: Any, **__: Any) -> Any:
-        raise refusal
-
-    w.server.apply = denied  # type: ignore[method-assign] # one call fails
+    w.server.refuse = lambda _obj: refusal
     with pytest.raises(type(refusal), match=r"no$"):
         await w.reconcile()
     assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
@@ -239,15 +240,9 @@ async def test_a_job_set_that_may_have_run_is_not_deleted_with_its_volumes(
 
 async def test_a_refusal_of_a_sibling_does_not_delete_the_job_set() -> None:
     w = await suspended_world(MPI)
-    apply = w.server.apply
-
-    async def strict(obj: Any, **options: Any) -> Any:
-        if isinstance(obj, ConfigMap):
-            text = 'ConfigMap "job-mpi-hostfile" is invalid: data: field is immutable when `immutable` is set'
-            raise InvalidError(text, code=422, reason="Invalid")
-        return await apply(obj, **options)
-
-    w.server.apply = strict  # type: ignore[method-assign] # somebody made the ConfigMap immutable
+    text = 'ConfigMap "job-mpi-hostfile" is invalid: data: field is immutable when `immutable` is set'
+    refusal = InvalidError(text, code=422, reason="Invalid")  # somebody made the ConfigMap immutable
+    w.server.refuse = lambda obj: refusal if isinstance(obj, ConfigMap) else None
     await w.server.delete(await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile")))
     with pytest.raises(InvalidError, match="immutable"):
         await w.reconcile()
@@ -267,14 +262,8 @@ async def test_what_the_job_no_longer_requests_goes_away_even_if_no_manager_ran_
 
 async def test_a_refusal_that_no_comparison_foresaw_leads_to_a_new_job_set() -> None:
     w = await suspended_world()
-    apply = w.server.apply
-
-    async def strict(obj: Any, **options: Any) -> Any:
-        if isinstance(obj, JobSet) and obj.metadata.uid:
-            raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
-        return await apply(obj, **options)
-
-    w.server.apply = strict  # type: ignore[method-assign] # a stricter server
+    refusal = ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
+    w.server.refuse = lambda obj: refusal if obj.metadata.uid else None  # a stricter server
     await w.suspend(False)
     assert await w.reconcile() == ["delete JobSet"]
     assert await w.rebuilt() == ["apply JobSet"]
@@ -282,9 +271,7 @@ async def test_a_refusal_that_no_comparison_foresaw_leads_to_a_new_job_set() -> 
 
 
 async def test_an_edited_running_job_is_suspended_as_it_is_and_built_again_once_it_has_stopped() -> None:
-    w = await world(GANG)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(GANG)
     before = (await w.job_set())["spec"]
     await w.edit_image()
     await w.edit_nodes(5)
@@ -302,18 +289,3 @@ async def test_an_edited_running_job_is_suspended_as_it_is_and_built_again_once_
     assert await w.rebuilt() == ["apply JobSet", "apply PodGroup"]
     assert await w.image() == "two"
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
-
-
-@pytest.mark.parametrize("profile", ["2.1", "2.3"])
-async def test_a_suspended_train_job_is_resumed_with_its_new_number_of_nodes(profile: str) -> None:
-    w = await suspended_world(GANG)
-    w.cfg = defaulted(profile)
-    await w.restart()
-    await w.edit_nodes(5)
-    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
-    await w.rebuilt()
-    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
-    await w.suspend(False)
-    await w.reconcile()
-    job_set = (await w.job_set())["spec"]
-    assert (job_set["suspend"], job_set["replicatedJobs"][0]["template"]["spec"]["parallelism"]) == (False, 5)

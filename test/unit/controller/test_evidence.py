@@ -21,7 +21,7 @@ from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.evidence import MAX_FAILURES, FailureEvidence
-from testkit.trainjobs import KEY, START, ReconcilerWorld, ended_condition, world
+from testkit.trainjobs import KEY, START, ReconcilerWorld, built_world, ended_condition
 
 
 def when(seconds: float) -> str:
@@ -30,13 +30,6 @@ def when(seconds: float) -> str:
 
 def ended(code: int = 1, reason: str = "Error", message: str = "", at: float = 0) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": when(at)}}
-
-
-async def running(**spec: Any) -> ReconcilerWorld:
-    """Return a world with a TrainJob and its JobSet."""
-    w = await world(**spec)
-    await w.reconcile()
-    return w
 
 
 @asynccontextmanager
@@ -92,7 +85,7 @@ async def codes_of(w: ReconcilerWorld) -> list[int]:
 
 
 async def test_a_container_that_failed_is_an_event_of_its_train_job() -> None:
-    w = await running()
+    w = await built_world()
     async with leading(w):
         await pod(w, "job-node-0-0-abcde", {"state": ended(137, "OOMKilled")})
         assert await found(w) == [
@@ -101,7 +94,7 @@ async def test_a_container_that_failed_is_an_event_of_its_train_job() -> None:
 
 
 async def test_the_end_of_a_long_message_is_kept_in_one_line() -> None:
-    w = await running()
+    w = await built_world()
     async with leading(w):
         await pod(
             w,
@@ -131,7 +124,7 @@ async def test_the_end_of_a_long_message_is_kept_in_one_line() -> None:
     ],
 )
 async def test_only_what_failed_is_recorded(parts: dict[str, Any], codes: list[int]) -> None:
-    w = await running()
+    w = await built_world()
     parts = dict(parts)
     container = {"state": parts.pop("state", ended(parts.pop("code", 1)))}
     if "last_state" in parts:
@@ -167,14 +160,14 @@ async def test_a_container_that_was_stopped_with_its_pod_did_not_fail(
         "phase": "Failed",
         "containerStatuses": [{"name": "node", "state": state, "lastState": last or {}}],
     }
-    w = await running()
+    w = await built_world()
     w.server.add(Pod.from_dict({"metadata": metadata, "status": status}))
     async with leading(w):
         assert await codes_of(w) == codes
 
 
 async def test_containers_that_fail_alike_share_an_event_in_each_run_of_the_job_set() -> None:
-    w = await running()
+    w = await built_world()
     async with leading(w):
         for rank in range(20):
             await pod(w, f"job-node-0-{rank}-abcde", {"state": ended(1)})
@@ -186,7 +179,7 @@ async def test_containers_that_fail_alike_share_an_event_in_each_run_of_the_job_
 
 
 async def test_a_train_job_has_few_events_however_its_containers_fail() -> None:
-    w = await running()
+    w = await built_world()
     async with leading(w):
         for code in range(1, 40):
             await pod(w, f"job-node-0-{code}-abcde", {"state": ended(code)})
@@ -197,7 +190,7 @@ async def test_a_train_job_has_few_events_however_its_containers_fail() -> None:
 
 
 async def test_another_replica_records_nothing_again_and_what_failed_while_none_led() -> None:
-    w = await running()
+    w = await built_world()
     async with leading(w):
         await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
         await found(w)
@@ -208,7 +201,7 @@ async def test_another_replica_records_nothing_again_and_what_failed_while_none_
 
 
 async def test_all_pages_of_pods_that_failed_before_are_read_at_a_start() -> None:
-    w = await running()
+    w = await built_world()
     for rank in range(250):
         await pod(w, f"job-node-0-{rank:03}-abcde", {"state": ended(1 + rank // 100)})
     async with leading(w):
@@ -216,7 +209,7 @@ async def test_all_pages_of_pods_that_failed_before_are_read_at_a_start() -> Non
 
 
 async def test_train_jobs_that_had_ended_long_ago_cost_no_request_at_a_start() -> None:
-    w = await running()
+    w = await built_world()
     await fails(w, at=-601)
     for rank in range(300):
         await pod(w, f"job-node-0-{rank}-abcde", {"state": ended(1)})
@@ -227,7 +220,7 @@ async def test_train_jobs_that_had_ended_long_ago_cost_no_request_at_a_start() -
 
 
 async def test_a_failure_is_recorded_although_the_train_job_ended_while_no_manager_watched() -> None:
-    w = await running()
+    w = await built_world()
     await fails(w, at=-590)
     await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
     async with leading(w):
@@ -237,7 +230,7 @@ async def test_a_failure_is_recorded_although_the_train_job_ended_while_no_manag
 
 
 async def test_a_failure_is_recorded_as_soon_as_job_sets_can_be_read() -> None:
-    w = await running()
+    w = await built_world()
     error: CacheDegradedError | None = CacheDegradedError(JobSet.gvk, "forbidden")
 
     async def get(inner: Any, kind: Any, key: Any) -> Any:
@@ -255,7 +248,7 @@ async def test_a_failure_is_recorded_as_soon_as_job_sets_can_be_read() -> None:
 
 
 async def test_a_train_job_of_another_controller_has_no_event() -> None:
-    w = await running()
+    w = await built_world()
     await w.train_job(lambda job: setattr(job.spec, "managed_by", "kueue.x-k8s.io/multikueue"))
     async with leading(w):
         await pod(w, "job-node-0-0-abcde", {"state": ended(1)})
@@ -263,7 +256,7 @@ async def test_a_train_job_of_another_controller_has_no_event() -> None:
 
 
 async def test_without_the_right_readiness_has_one_line_and_the_feature_heals_when_it_is_granted() -> None:
-    w = await running()
+    w = await built_world()
     granted = False
 
     class Denied:

@@ -13,7 +13,17 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from testkit.trainjobs import GANG, KEY, PLAIN, VOLCANO, runtime, suspended_world, world
+from testkit.trainjobs import (
+    GANG,
+    KEY,
+    PLAIN,
+    VOLCANO,
+    built_world,
+    running_world,
+    runtime,
+    suspended_world,
+    world,
+)
 
 
 def override(**spec: Any) -> list[dict[str, Any]]:
@@ -81,9 +91,7 @@ async def test_drift_of_a_suspended_job_set_is_undone(restart: bool) -> None:
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize("policy", [GANG, VOLCANO], ids=["coscheduling", "volcano"])
 async def test_what_runs_stays_as_it_is_whatever_is_edited(policy: dict[str, Any], restart: bool) -> None:
-    w = await world(policy, annotations={"ours": "1"})
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(policy, annotations={"ours": "1"})
     kind: type[Any] = PodGroup if policy is GANG else VolcanoPodGroup
     live, group = await w.server.get(JobSet, KEY), await w.server.get(kind, KEY)
     live.metadata.annotations = {"ours": "2"}
@@ -109,8 +117,7 @@ async def test_empty_maps_of_resources_are_sent_as_the_train_job_has_them() -> N
 
 
 async def test_an_empty_map_of_the_pod_template_is_sent_as_it_lives() -> None:
-    w = await world(labels={"a": "1"})
-    await w.reconcile()
+    w = await built_world(labels={"a": "1"})
     live = await w.job_set()
     live["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] = {}
     await w.server.update(JobSet.from_dict(live))

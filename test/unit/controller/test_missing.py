@@ -13,7 +13,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.machinery import Object, metadata_only
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from testkit.trainjobs import GANG, KEY, MPI, ReconcilerWorld, world
+from testkit.trainjobs import GANG, KEY, MPI, ReconcilerWorld, built_world, running_world
 
 MESSAGE = (
     "PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job started, "
@@ -23,8 +23,7 @@ MESSAGE = (
 
 async def running(*, ended: bool = False) -> ReconcilerWorld:
     """Return a world whose TrainJob was edited while its JobSet runs, or has ended."""
-    w = await world(GANG)
-    await w.reconcile()
+    w = await built_world(GANG)
     if ended:
         await w.finish("Completed")
     await w.edit_nodes(4)
@@ -66,14 +65,6 @@ async def test_it_is_reported_again_when_another_one_was_deleted() -> None:
     assert len(events(w)) == 2
 
 
-async def test_an_unchanged_train_job_gets_it_back_without_a_report() -> None:
-    w = await world(GANG)
-    await w.reconcile()
-    await w.server.delete(await w.server.get(PodGroup, KEY))
-    assert await w.reconcile() == ["apply PodGroup"]
-    assert events(w) == []
-
-
 async def test_an_ended_job_set_needs_none() -> None:
     w = await running(ended=True)
     await w.server.delete(await w.server.get(PodGroup, KEY))
@@ -84,9 +75,7 @@ async def test_an_ended_job_set_needs_none() -> None:
 
 async def test_missing_config_maps_and_secrets_are_looked_for_by_their_metadata() -> None:
     """Reading one with its content would make the cache keep the content of all of them."""
-    w = await world(MPI)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(MPI)
     await w.edit_nodes(6)
     read: list[type[Object]] = []
     get = w.server.get

@@ -8,7 +8,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from testkit.trainjobs import KEY, MPI, ReconcilerWorld, suspended_world, world
+from testkit.trainjobs import KEY, MPI, ReconcilerWorld, built_world, suspended_world
 
 
 async def hosts(w: ReconcilerWorld) -> int:
@@ -37,16 +37,14 @@ async def test_a_launcher_that_trains_is_one_of_the_nodes_and_leaves_at_least_on
     nodes: int, pods: int
 ) -> None:
     policy = {"mlPolicy": {"numNodes": 1, "mpi": {"runLauncherAsNode": True}}}
-    w = await world(policy, trainer={"image": "one", "numNodes": nodes})
-    await w.reconcile()
+    w = await built_world(policy, trainer={"image": "one", "numNodes": nodes})
     jobs = {each["name"]: each for each in (await w.job_set())["spec"]["replicatedJobs"]}
     assert jobs["node"]["template"]["spec"]["parallelism"] == pods
     assert await hosts(w) == pods + 1
 
 
 async def test_a_running_jobs_host_file_is_restored() -> None:
-    w = await world(MPI)
-    await w.reconcile()
+    w = await built_world(MPI)
     found = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
     found.data = {"hostfile": "none"}
     await w.server.update(found)
@@ -57,8 +55,7 @@ async def test_a_running_jobs_host_file_is_restored() -> None:
 
 @pytest.mark.parametrize("suspended", [False, True], ids=["absent", "suspended"])
 async def test_a_job_set_does_not_start_while_a_sibling_is_being_deleted(suspended: bool) -> None:
-    w = await world(MPI, suspend=True)
-    await w.reconcile()
+    w = await built_world(MPI, suspend=True)
     found = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
     found.metadata.finalizers = ["example.com/hold"]
     found.data = {"hostfile": "of other pods"}

@@ -16,7 +16,7 @@ from controller_runtime.machinery.errors import ConflictError, ForbiddenError, S
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.controller.applier import OLD_JOB_SET
-from testkit.trainjobs import GANG, KEY, MPI, suspended_world, world
+from testkit.trainjobs import GANG, KEY, MPI, built_world, suspended_world, world
 
 
 async def test_a_restart_asks_nothing_about_a_job_set_that_holds_defaults() -> None:
@@ -147,8 +147,7 @@ async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_
 @pytest.mark.parametrize("conflicts", [0, 1, 3])
 async def test_a_pod_group_that_a_webhook_changes_is_healed_though_others_write_it(conflicts: int) -> None:
     """Once the PodGroup of a running job exists, it is not compared with the wanted one again."""
-    w = await world(GANG)
-    await w.reconcile()
+    w = await built_world(GANG)
     made = await w.server.get(PodGroup, KEY)
     await w.server.delete(made)
     applies = 0

@@ -7,7 +7,7 @@ import pytest
 from controller_runtime import event
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import LazyObject, Object
-from controller_runtime.machinery.errors import ConflictError, NotFoundError
+from controller_runtime.machinery.errors import ConflictError
 from controller_runtime.reconcile import Request
 
 from pkg.apis.config.v1alpha1 import Configuration
@@ -54,19 +54,6 @@ async def finalizers(client: FakeClient, kind: Kind) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("before", [[], ["a.b/c"]])
-async def test_a_runtime_in_use_gets_the_finalizer(kind: Kind, before: list[str]) -> None:
-    client = await reconcile(kind, runtime(kind, finalizers=before), job_of(kind))
-    assert await finalizers(client, kind) == [*before, FINALIZER]
-
-
-@pytest.mark.parametrize("kind", BOTH)
-async def test_a_runtime_that_has_the_finalizer_is_not_written(kind: Kind) -> None:
-    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER]), job_of(kind))
-    assert client.writes == []
-
-
-@pytest.mark.parametrize("kind", BOTH)
 async def test_a_runtime_that_other_jobs_name_is_not_in_use(kind: Kind) -> None:
     other_kind = next(param.values[0] for param in BOTH if param.values[0] is not kind)
     client = await reconcile(
@@ -81,20 +68,6 @@ async def test_a_runtime_that_other_jobs_name_is_not_in_use(kind: Kind) -> None:
 async def test_a_training_runtime_is_used_from_its_own_namespace_alone() -> None:
     kind: Kind = BOTH[0].values[0]
     assert (await reconcile(kind, runtime(kind), job_of(kind, namespace="elsewhere"))).writes == []
-
-
-@pytest.mark.parametrize("kind", BOTH)
-async def test_a_deleted_runtime_goes_when_nothing_uses_it(kind: Kind) -> None:
-    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER], deleted=True))
-    with pytest.raises(NotFoundError):
-        await client.get(kind[1], (kind[2], "torch"))
-
-
-@pytest.mark.parametrize("kind", BOTH)
-async def test_a_deleted_runtime_stays_while_it_is_in_use(kind: Kind) -> None:
-    deleted = runtime(kind, finalizers=[FINALIZER, "a.b/c"], deleted=True)
-    client = await reconcile(kind, deleted, job_of(kind))
-    assert client.writes == []
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -1,55 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from controller_runtime.controller import Controller, Options
-from controller_runtime.fake import FakeClient
+from controller_runtime.controller import Options
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.app import flags
 from pkg.controller import setup_controllers
 from pkg.controller.reports import Starts
+from testkit.controllers import StubManager
 
 ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingruntime_controller"}
-
-
-class StubManager(SimpleNamespace):
-    """A stub of a manager with the methods that builders use; ``controllers`` has the registered controllers."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            client=FakeClient(),
-            api_reader=FakeClient(),
-            cache=None,
-            controller_names=set(),
-            controllers=[],
-            sources=[],
-            runnables=[],
-        )
-        self.controller_options = SimpleNamespace(
-            group_kind_concurrency={"TrainJob.trainer.kubeflow.org": 7},
-            max_concurrent_reconciles=1,
-            cache_sync_timeout=120.0,
-            recover_panic=True,
-            need_leader_election=True,
-            enable_warmup=True,
-            reconciliation_timeout=None,
-            skip_name_validation=False,
-        )
-
-    def add(self, runnable: Any) -> None:
-        self.runnables.append(runnable)
-        if isinstance(runnable, Controller):
-            self.controllers.append(runnable)
-
-    def add_readyz_check(self, name: str, check: Any) -> None:
-        assert name in ("jobset", "failure-evidence")
-        assert check() is None
-
-    def event_recorder_for(self, source: str) -> None:
-        self.sources.append(source)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +40,7 @@ def test_finished_train_jobs_are_deleted_only_with_the_feature_gate() -> None:
 
 def test_the_concurrency_of_a_kind_counts_unless_the_options_say_otherwise() -> None:
     mgr: Any = StubManager()
+    mgr.controller_options.group_kind_concurrency = {"TrainJob.trainer.kubeflow.org": 7}
     setup_controllers(mgr, {})
     workers = {each.name: each.settings.max_concurrent_reconciles for each in mgr.controllers}
     assert workers == {name: 7 if name == "trainjob_controller" else 1 for name in ALL}

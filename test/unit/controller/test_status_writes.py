@@ -12,26 +12,16 @@ from controller_runtime.machinery.errors import InvalidError, NotFoundError
 
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.util.trainjob import ChildConflictError
-from testkit.trainjobs import KEY, ReconcilerWorld, train_job, world
+from testkit.trainjobs import KEY, ReconcilerWorld, built_world, train_job, world
 
 THEIRS = {"type": "Theirs", "status": "True", "reason": "R", "message": "m"}
 COUNTS = {"name": "node", "succeeded": 0, "failed": 0, "active": 0, "suspended": 0, "ready": 1}
 SUSPENDED = {"Suspended": ("True", "Suspended")}
 
 
-async def failing(error: Exception, **spec: Any) -> ReconcilerWorld:
-    """Return a world in which no JobSet can be applied."""
-
-    async def fail(*_: Any, **__: Any) -> Any:
-        raise error
-
-    w = await world(**spec)
-    await w.restart(interceptor.Funcs(apply=fail))
-    return w
-
-
 async def test_a_failure_is_told_as_an_event_and_raised_and_the_status_is_written_all_the_same() -> None:
-    w = await failing(InvalidError("x" * 951), suspend=True)
+    w = await world(suspend=True)
+    w.server.refuse = lambda _obj: InvalidError("x" * 951)
     with pytest.raises(ExceptionGroup) as caught:
         await w.reconcile()
     assert [type(error) for error in caught.value.exceptions] == [InvalidError, NotFoundError]
@@ -41,8 +31,7 @@ async def test_a_failure_is_told_as_an_event_and_raised_and_the_status_is_writte
 
 
 async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
 
     async def fail(_: TrainJob) -> Any:
         raise ValueError("y" * 950)
@@ -67,8 +56,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
     async def refuse(*_: Any, **__: Any) -> Any:
         raise RefusedError
 
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     if taken:
         w.reconciler._children.job_set = refuse  # type: ignore[method-assign]
     else:
@@ -137,8 +125,7 @@ async def test_a_condition_that_another_writer_adds_is_kept_when_the_rest_of_the
 @pytest.mark.parametrize("rest", [{}, {"jobsStatus": [COUNTS]}], ids=["alone", "beside counts"])
 async def test_a_status_whose_conditions_another_writer_emptied_is_written(rest: dict[str, Any]) -> None:
     """An empty list is stored as such. ``kubectl patch --subresource=status`` removes all conditions in this way."""
-    w = await world(suspend=True, status={"conditions": [], **rest})
-    await w.reconcile()
+    w = await built_world(suspend=True, status={"conditions": [], **rest})
     assert w.result.requeue_after is None
     assert await w.conditions() == SUSPENDED
 

@@ -15,7 +15,18 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.util import trainjob
-from testkit.trainjobs import GANG, KEY, MPI, PLAIN, ReconcilerWorld, suspended_world, world
+from testkit.builders import pod_override
+from testkit.trainjobs import (
+    GANG,
+    KEY,
+    MPI,
+    PLAIN,
+    ReconcilerWorld,
+    built_world,
+    running_world,
+    suspended_world,
+    world,
+)
 
 
 async def move(w: ReconcilerWorld) -> None:
@@ -33,9 +44,7 @@ async def noted(w: ReconcilerWorld) -> str | None:
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 @pytest.mark.parametrize("policy", [PLAIN, GANG], ids=["plain", "gang"])
 async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, object], killed: bool) -> None:
-    w = await world(policy)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(policy)
     assert await w.reconcile() == []
     await move(w)
     if killed:
@@ -57,18 +66,17 @@ async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, objec
         assert group.spec.min_member == 5
 
 
+def placed_on(flavor: str) -> list[dict[str, Any]]:
+    return [pod_override({"nodeSelector": {"flavor": flavor}})]
+
+
 @pytest.mark.parametrize("change", ["set", "removed"])
 async def test_a_change_of_the_placement_alone_takes_effect(change: str) -> None:
     """JobSet permits a change of the placement in place, but its running pods keep the old placement."""
-    selectors = [{"flavor": "spot"}, {"flavor": "reserved"} if change == "set" else None]
-
-    def override(selector: dict[str, str] | None) -> list[dict[str, object]]:
-        return [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": selector}}] if selector else []
-
-    w = await world(podTemplateOverrides=override(selectors[0]))
-    await w.reconcile()
+    selector = {"flavor": "reserved"} if change == "set" else None
+    w = await built_world(podTemplateOverrides=placed_on("spot"))
     await w.suspend(True)
-    await w.replace_overrides(override(selectors[1]))
+    await w.replace_overrides(placed_on("reserved") if selector else [])
     await w.suspend(False)
     # Only the server knows whose a selector is that is no longer desired.
     asked = ["apply JobSet dry run"] if change == "removed" else []
@@ -76,19 +84,14 @@ async def test_a_change_of_the_placement_alone_takes_effect(change: str) -> None
     assert (await w.job_set())["spec"]["suspend"] is True
     await w.reconcile()
     await w.reconcile()
-    assert (await w.pod()).get("nodeSelector") == selectors[1]
+    assert (await w.pod()).get("nodeSelector") == selector
     assert (await w.job_set())["spec"]["suspend"] is False
 
 
 async def test_a_job_set_with_another_placement_starts_after_its_jobs_have_stopped() -> None:
-    def override(flavor: str) -> list[dict[str, object]]:
-        return [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"flavor": flavor}}}]
-
-    w = await world(podTemplateOverrides=override("spot"))
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(podTemplateOverrides=placed_on("spot"))
     await w.suspend(True)
-    await w.replace_overrides(override("reserved"))
+    await w.replace_overrides(placed_on("reserved"))
     await w.suspend(False)
     assert await w.reconcile() == ["apply JobSet"]
     for _ in range(2):
@@ -102,26 +105,19 @@ async def test_a_job_set_with_another_placement_starts_after_its_jobs_have_stopp
     assert (await w.pod())["nodeSelector"] == {"flavor": "reserved"}
 
 
-async def test_a_failed_suspension_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = await world()
-    await w.reconcile()
+async def test_a_failed_suspension_is_tried_again() -> None:
+    w = await built_world()
     await move(w)
-
-    async def refuse(*_args: object, **_options: object) -> None:
-        raise ForbiddenError("not now", code=403, reason="Forbidden")
-
-    monkeypatch.setattr(w.server, "apply", refuse)
+    w.server.refuse = lambda _obj: ForbiddenError("not now", code=403, reason="Forbidden")
     with pytest.raises(ForbiddenError):
         await w.reconcile()
-    monkeypatch.undo()
+    w.server.refuse = lambda _obj: None
     assert await w.reconcile() == ["apply JobSet"]
     assert (await w.job_set())["spec"]["suspend"] is True
 
 
 async def test_without_a_change_the_pods_run_on() -> None:
-    w = await world()
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world()
     await w.suspend(True)
     await w.suspend(False)
     assert await w.reconcile() == []
@@ -134,17 +130,9 @@ async def test_without_a_change_the_pods_run_on() -> None:
 
 @pytest.mark.parametrize("times", [1, 2], ids=["", "noted"])
 async def test_labels_of_others_on_a_running_job_set_are_no_other_spec(times: int) -> None:
-    w = await world()
-    await w.reconcile()
-    await w.server.observe(active=1)
-    for suspend in (True, False) * times:
-        await w.suspend(suspend)
+    w = await labelled(times)
     note = ["patch TrainJob"] if await noted(w) else []
     assert bool(note) == (times == 2)
-    live = await w.server.get(JobSet, KEY)
-    live.metadata.labels, live.metadata.annotations = {"theirs": "1"}, {"theirs": "1"}
-    await w.server.update(live, field_owner="policy")
-    await w.restart()
     assert await w.reconcile() == ["apply JobSet dry run", *note]
     assert await w.reconcile() == []
     assert (await w.job_set())["spec"]["suspend"] is False
@@ -153,27 +141,14 @@ async def test_labels_of_others_on_a_running_job_set_are_no_other_spec(times: in
 
 async def labelled(times: int, policy: dict[str, Any] = PLAIN) -> ReconcilerWorld:
     """Return a restarted world with a running JobSet that another writer has labelled."""
-    w = await world(policy)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(policy)
     for suspend in (True, False) * times:
         await w.suspend(suspend)
     live = await w.server.get(JobSet, KEY)
-    live.metadata.labels = {"theirs": "1"}
+    live.metadata.labels, live.metadata.annotations = {"theirs": "1"}, {"theirs": "1"}
     await w.server.update(live, field_owner="policy")
     await w.restart()
     return w
-
-
-def refusing(w: ReconcilerWorld, error: Exception) -> None:
-    apply = w.server.apply
-
-    async def refused(obj: Any, **options: Any) -> Any:
-        if isinstance(obj, JobSet) and not obj.spec.suspend:
-            raise error
-        return await apply(obj, **options)
-
-    w.server.apply = refused  # type: ignore[method-assign] # the server refuses every running JobSet
 
 
 @pytest.mark.parametrize(
@@ -188,7 +163,7 @@ async def test_a_running_job_set_that_cannot_be_compared_does_not_hold_the_repai
 ) -> None:
     w = await labelled(1, MPI)
     await w.server.delete(await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile")))
-    refusing(w, error)
+    w.server.refuse = lambda obj: error if isinstance(obj, JobSet) else None
     assert "apply ConfigMap" in await w.reconcile()
     assert w.recorder.events == []
 
@@ -206,7 +181,7 @@ async def test_a_running_job_set_that_could_not_be_compared_is_compared_by_the_n
 async def test_a_policy_that_refuses_the_comparison_does_not_stop_the_job() -> None:
     w = await labelled(2)
     assert await noted(w) is not None
-    refusing(w, ForbiddenError("no JobSets today", code=403, reason="Forbidden"))
+    w.server.refuse = lambda _obj: ForbiddenError("no JobSets today", code=403, reason="Forbidden")
     with pytest.raises(ForbiddenError):
         await w.reconcile()
     assert await noted(w) is not None
@@ -238,9 +213,7 @@ async def test_a_job_set_that_has_ended_is_not_built_again() -> None:
 
 
 async def test_a_train_job_that_has_ended_does_not_run_again_while_the_cache_does_not_show_it() -> None:
-    w = await world()
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world()
     await w.reconcile()
     newest = (await w.server.get(TrainJob, KEY)).to_dict()
     at = "2025-01-01T00:00:00Z"
@@ -260,21 +233,8 @@ async def test_a_train_job_that_has_ended_does_not_run_again_while_the_cache_doe
         await w.job_set()
 
 
-async def test_without_the_webhook_the_pods_run_on_and_an_event_says_so() -> None:
-    w = await world()
-    w.mutating = False
-    await w.reconcile()
-    await w.server.observe(active=1)
-    await move(w)
-    await w.restart()
-    assert await w.reconcile() == []
-    assert await w.image() == "one"
-    assert [each.split(":")[0] for each in w.recorder.events] == ["Warning JobSetNotFollowing"]
-
-
 async def test_a_changed_runtime_does_not_restart_pods_of_a_train_job_that_was_suspended_before() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     for suspend in (True, False, True, False):
         await w.suspend(suspend)
     assert await noted(w) is not None
@@ -289,37 +249,16 @@ async def test_a_changed_runtime_does_not_restart_pods_of_a_train_job_that_was_s
 
 
 async def test_a_job_set_that_has_ended_stays() -> None:
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     await move(w)
     await w.finish("Completed")
     assert await w.reconcile() == ["patch TrainJob"]
     assert await w.reconcile() == []
 
 
-async def test_a_suspension_that_was_reconciled_is_over() -> None:
-    w = await world()
-    await w.reconcile()
-    await w.suspend(True)
-    await w.edit_image()
-    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
-    await w.server.observe(suspended=1)
-    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "delete JobSet"]
-    await w.rebuilt()
-    await w.suspend(False)
-    assert await w.reconcile() == ["apply JobSet"]
-    await w.edit_image("three")  # takes effect at the next suspension
-    assert await w.reconcile() == []
-    await w.suspend(True)
-    await w.suspend(False)
-    assert await w.reconcile() == ["apply JobSet"]
-    assert (await w.job_set())["spec"]["suspend"] is True
-
-
 async def stopped() -> ReconcilerWorld:
     """Return a world whose JobSet is suspended because its TrainJob was moved; the TrainJob still has the note."""
-    w = await world()
-    await w.reconcile()
+    w = await built_world()
     await move(w)
     assert await w.reconcile() == ["apply JobSet"]
     assert await noted(w) is not None

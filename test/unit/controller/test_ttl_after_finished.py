@@ -97,12 +97,6 @@ async def test_the_wall_clock_is_read_each_hour_until_a_train_job_is_announced()
     assert not await world.exists()
 
 
-async def test_a_train_job_with_a_ttl_of_0_is_deleted_at_once() -> None:
-    world = World(0)
-    assert await world.after(0) is None
-    assert not await world.exists()
-
-
 @pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])
 @pytest.mark.parametrize(
     ("ttl", "of_runtime", "default", "expected", "source"),
@@ -183,15 +177,6 @@ async def test_a_train_job_that_seems_to_finish_in_the_future_waits_for_the_cloc
     world = World(2147483647 if at.startswith("9999") else 120, at=at)
     assert await world.after(0) == 3600  # the clock is read again then
     assert await world.exists()
-
-
-async def test_after_a_jump_of_the_clock_the_deletion_is_not_early() -> None:
-    world = World(100)
-    assert await world.after(-50) == 90
-    assert await world.after(-3600) == 3600
-    assert await world.exists()
-    assert await world.after(1e6) is None
-    assert not await world.exists()
 
 
 async def test_a_longer_time_that_the_cache_has_not_seen_yet_counts() -> None:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""If a TrainJob is suspended while its objects cannot be built or are refused, its JobSet is suspended unchanged."""
+"""TrainJobs whose objects cannot be built or are refused: their JobSets can be suspended, and a condition says why."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,8 +17,9 @@ from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.runtime.framework import InvalidFieldError
 from testkit.builders import pod_override, runtime_patch
-from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, world
+from testkit.trainjobs import GANG, KEY, PLAIN, ReconcilerWorld, built_world, running_world, world
 
 RUNTIME = ("", "rt")
 OVERRIDES = [pod_override({"nodeSelector": {"a": "b"}})]
@@ -56,18 +58,6 @@ def fail_pod_groups(error: Exception) -> Callable[[ReconcilerWorld], Awaitable[N
     return obstruct
 
 
-def refuse(w: ReconcilerWorld, part: str) -> None:
-    """Refuse JobSets that contain a text, as the API server's validation does."""
-    apply = w.server.apply
-
-    async def validated(obj: Any, **options: Any) -> Any:
-        if isinstance(obj, JobSet) and part in str(obj.to_dict()):
-            raise InvalidError(f"Invalid value: {part}", code=422, reason="Invalid")
-        return await apply(obj, **options)
-
-    w.server.apply = validated  # type: ignore[method-assign]
-
-
 @pytest.mark.parametrize("suspend", [True, False])
 async def test_a_denied_patch_is_not_built_without_the_webhook(suspend: bool) -> None:
     w = await world(runtimePatches=PRIVILEGED, suspend=suspend)
@@ -103,9 +93,7 @@ async def is_suspended(w: ReconcilerWorld) -> bool:
 async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
     policy: dict[str, Any], spec: dict[str, Any], obstruct: Callable[[ReconcilerWorld], Awaitable[None]]
 ) -> None:
-    w = await world(policy, **spec)
-    await w.reconcile()
-    await w.server.observe(active=1)
+    w = await running_world(policy, **spec)
     await w.suspend(True)
     await obstruct(w)
     with pytest.raises(Exception, match=r"not found|doesn't exist|denies|not served|too large"):
@@ -119,9 +107,9 @@ async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
 async def test_the_job_set_of_a_refused_edit_is_suspended_and_follows_once_the_edit_is_valid(
     field: str,
 ) -> None:
-    w = await world()
-    await w.reconcile()
-    refuse(w, "not valid")
+    w = await built_world()
+    refusal = InvalidError("Invalid value: not valid", code=422, reason="Invalid")
+    w.server.refuse = lambda obj: refusal if "not valid" in str(obj.to_dict()) else None
 
     def edit(value: str) -> Callable[[TrainJob], None]:
         def change(job: TrainJob) -> None:
@@ -150,18 +138,11 @@ async def test_the_job_set_of_a_refused_edit_is_suspended_and_follows_once_the_e
 
 
 async def test_a_refused_sibling_of_a_suspended_job_set_is_reported_as_it_is() -> None:
-    w = await world(GANG)
-    await w.reconcile()
+    w = await built_world(GANG)
     await w.suspend(True)
     await w.edit_nodes(5)
-    apply = w.server.apply
-
-    async def without_pod_groups(obj: Any, **options: Any) -> Any:
-        if isinstance(obj, PodGroup):
-            raise ServerError("the webhook of PodGroups is unreachable", code=500, reason="InternalError")
-        return await apply(obj, **options)
-
-    w.server.apply = without_pod_groups  # type: ignore[method-assign]
+    error = ServerError("the webhook of PodGroups is unreachable", code=500, reason="InternalError")
+    w.server.refuse = lambda obj: error if isinstance(obj, PodGroup) else None
     await w.reconcile()
     await w.server.observe(suspended=1)
     await w.reconcile()
@@ -170,3 +151,34 @@ async def test_a_refused_sibling_of_a_suspended_job_set_is_reported_as_it_is() -
         await w.reconcile()
     assert await is_suspended(w)
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
+
+
+async def condition(w: ReconcilerWorld) -> tuple[str, str, str] | None:
+    job = await w.server.get(TrainJob, KEY)
+    found = [each for each in job.status.conditions or () if each.type == "SpecInvalid"]
+    return (found[0].status, found[0].reason, found[0].message) if found else None
+
+
+async def test_a_negative_number_of_nodes_is_a_condition_until_it_is_corrected() -> None:
+    w = await world(PLAIN, suspend=True)
+    await w.edit_nodes(-1)
+    with pytest.raises((InvalidFieldError, ExceptionGroup)):
+        await w.reconcile()
+
+    text = "spec.trainer.numNodes must be at least 1: -1 pods of job node are not possible"
+    assert await condition(w) == ("True", "InvalidField", text)
+    assert await w.server.list(JobSet) == []
+
+    await w.edit_nodes(2)
+    with contextlib.suppress(ExceptionGroup):
+        await w.reconcile()
+    assert await condition(w) is None
+    assert len(await w.server.list(JobSet)) == 1
+
+
+async def test_zero_nodes_are_built_as_upstream_builds_them() -> None:
+    w = await world(PLAIN)
+    await w.edit_nodes(0)
+    await w.reconcile()
+    assert await condition(w) is None
+    assert (await w.job_set())["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] == 0

@@ -14,7 +14,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.runtime.core import TrainingRuntime
-from testkit.trainjobs import GANG, KEY, MPI, PLAIN, ReconcilerWorld, runtime, train_job
+from testkit.trainjobs import KEY, PLAIN, ReconcilerWorld, runtime, train_job
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -64,15 +64,6 @@ async def test_a_job_set_without_siblings_is_not_built_again(built: list[str], v
     for active in (3, 4):
         await observe(w, active)
     assert len(built) == 2  # this process had not built it
-
-
-@pytest.mark.parametrize("policy", [GANG, MPI], ids=["gang", "mpi"])
-async def test_siblings_are_built_each_time_because_they_may_be_missing(
-    built: list[str], policy: dict[str, Any]
-) -> None:
-    w = await running(policy)
-    await observe(w, 1)
-    assert len(built) == 2
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])

@@ -1,5 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+"""Which TrainJobs an event or a start of the manager enqueues, and with which priority."""
+
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,12 +10,13 @@ from controller_runtime import event
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.controller.trainjob_controller import enqueue_followers, enqueue_name_waiter
+from pkg.controller.trainjob_controller import enqueue_followers, enqueue_name_waiter, without_job_set_first
 from pkg.runtime import indexer
 from pkg.util import trainjob
 from testkit.trainjobs import train_job
@@ -91,3 +95,58 @@ async def test_a_job_set_in_the_way_wakes_the_train_job_of_its_name_when_it_goes
     await wakes.delete(event.DeleteEvent(job_set("job", job if owned else None)), queue)
     await wakes.delete(event.DeleteEvent(job_set("of-no-train-job")), queue)
     assert len(queue) == (0 if owned else 1)
+
+
+class Informer:
+    """An informer of names in one namespace, which is synced once a caller has waited for it."""
+
+    def __init__(self, *names: str, problem: str | None = None) -> None:
+        self.names, self.problem, self.has_synced = names, problem, False
+
+    async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
+        assert self.problem is None or or_problem
+        self.has_synced = self.problem is None
+
+    def keys(self) -> Iterator[NamespacedName]:
+        assert self.has_synced
+        return (NamespacedName("ns", name) for name in self.names)
+
+    def has(self, key: NamespacedName) -> bool:
+        return key.namespace == "ns" and key.name in self.names
+
+
+class Informers(dict[type[Any], Informer]):
+    async def get_informer(self, kind: type[Any]) -> Any:
+        return self[kind]
+
+
+@pytest.fixture
+def queue() -> PriorityQueue[Request]:
+    return PriorityQueue[Request]()
+
+
+async def test_train_jobs_without_a_job_set_pass_those_that_have_one_but_not_what_happens_now(
+    queue: PriorityQueue[Request],
+) -> None:
+    for name in ("built-1", "built-2", "unbuilt"):
+        queue.add(Request("ns", name), priority=LOW_PRIORITY)
+    queue.add(Request("ns", "now"))
+    informers = Informers(
+        {
+            TrainJob: Informer("built-1", "built-2", "unbuilt", "now"),
+            JobSet: Informer("built-2", "built-1", "now", "of-nobody"),
+        }
+    )
+    await without_job_set_first(informers).start(queue)
+    assert [(await queue.get()).name for _ in range(4)] == ["now", "unbuilt", "built-1", "built-2"]
+    assert not len(queue)
+
+
+@pytest.mark.parametrize("missing", [TrainJob, JobSet])
+async def test_nobody_is_first_where_one_of_the_kinds_is_not_served(
+    queue: PriorityQueue[Request], missing: type[Any]
+) -> None:
+    informers = Informers({TrainJob: Informer("a"), JobSet: Informer()})
+    informers[missing].problem = "forbidden"
+    await without_job_set_first(informers).start(queue)
+    assert not len(queue)
