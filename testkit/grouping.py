@@ -69,12 +69,13 @@ def make_reconciler(
     rules: Rules = Rules.V0_13,
     *,
     recorder: Recorder | None = None,
+    **more: Any,
 ) -> PodReconciler:
-    """Return the reconciler of pods with our groupers only."""
+    """Return the reconciler of pods with our groupers only; ``more`` are other arguments of the reconciler."""
     options, recorder = options or Settings(), recorder or Recorder()
     keys = {"node_pool_key": options.node_pool_label_key, "queue_key": "kai.scheduler/queue"}
     handler = Handler(client, client, **keys)
-    return PodReconciler(client, recorder, pod_grouper(client), handler, options, rules=fixed(rules))
+    return PodReconciler(client, recorder, pod_grouper(client), handler, options, rules=fixed(rules), **more)
 
 
 def pod_grouper(owners: Reader, reader: Reader | None = None, options: Settings | None = None) -> PodGrouper:

@@ -226,6 +226,7 @@ async def test_a_pod_as_owner_costs_no_request(cluster: OwnerServer, owners: Own
     instance = await owners.instance(found, Reads.OBJECT)
 
     assert (found.labels, instance["spec"]["schedulerName"]) == ({"l": "1"}, "kai-scheduler")
+    assert await owners.is_current(found, "team-a")
     assert cluster.reads == []
 
 
@@ -299,15 +300,6 @@ async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_f
 
     with pytest.raises(NotFoundError):
         await owners.metadata(reference(job), "team-a")
-
-
-async def test_a_pod_as_owner_counts_as_current(cluster: OwnerServer, owners: OwnerCache) -> None:
-    driver = make_pod("driver")
-    await cluster.put(driver)
-
-    found = await owners.metadata(reference(driver), "team-a")
-
-    assert await owners.is_current(found, "team-a")
 
 
 # Changes during a read.

@@ -13,7 +13,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import Request, TerminalError
 
-from pkg.podgrouper.owners import kind_of, short
+from pkg.podgrouper.owners import kind_of
 from pkg.podgrouper.plugins import GroupingError, InvalidOwnerError
 from testkit.grouping import make_object, make_pod, make_reconciler
 
@@ -87,8 +87,3 @@ async def test_an_invalid_reference_of_an_owner_is_tried_again() -> None:
 )
 def test_valid_references_name_their_kind(api_version: str, kind: str, expected: GVK) -> None:
     assert kind_of(OwnerReference(api_version=api_version, kind=kind, name="system:n", uid="u")) == expected
-
-
-def test_long_text_is_cut() -> None:
-    assert short("a" * 253) == "a" * 253
-    assert short("a" * 1_000_000) == "a" * 253 + "..."

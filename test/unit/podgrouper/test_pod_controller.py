@@ -8,18 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import ConflictError, ForbiddenError, InvalidError
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import PodGrouper, PodReconciler, Rules, Settings, new_plugins_hub
+from pkg.podgrouper import PodGrouper, PodReconciler, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
@@ -57,8 +56,7 @@ async def test_the_pods_of_an_owner_with_the_largest_annotations_are_grouped_and
     large = {"applied": "x" * (262_100 - len("applied")), "small": "y"}
     owner = make_object("apps/v1", "StatefulSet", "db", annotations=large)
     client = FakeClient(owner, make_pod("db-0", owner), make_pod("db-1", owner))
-    groups = Handler(client, client, node_pool_key="p", queue_key="q")
-    reconciler = PodReconciler(client, recorder, pod_grouper(client), groups, notices=recorder)
+    reconciler = make_reconciler(client, recorder=recorder, notices=recorder)
 
     for name in ("db-0", "db-1"):
         await reconciler.reconcile(Request("team-a", name))
@@ -293,17 +291,6 @@ async def test_an_event_about_a_long_error_is_as_long_as_the_server_accepts(
     assert recorder.events == [f"Warning PodGrouperWarning: {'x' * 1024}"]
 
 
-async def test_pods_of_one_group_write_it_once(stateful_set: Unstructured) -> None:
-    client = FakeClient(stateful_set, *(make_pod(f"db-{number}", stateful_set) for number in range(5)))
-    reconciler = make_reconciler(client)
-
-    for number in range(5):
-        await reconciler.reconcile(Request("team-a", f"db-{number}"))
-
-    assert verbs(client).count(("create", "PodGroup")) == 1
-    assert len(verbs(client)) == 6
-
-
 async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     stateful_set: Unstructured,
 ) -> None:
@@ -413,23 +400,6 @@ async def test_a_mark_that_somebody_takes_away_comes_back(grouped: tuple[FakeCli
 
 
 @pytest.mark.parametrize(
-    ("labels", "selected"), [({"kai": "on", "x": "y"}, True), ({}, False), (None, False)]
-)
-async def test_only_pods_of_selected_namespaces_are_grouped(
-    labels: dict[str, str] | None, selected: bool
-) -> None:
-    client = FakeClient(make_pod("db-0"))
-    if labels is not None:
-        client.add(Namespace(metadata=ObjectMeta(name="team-a", labels=labels)))
-    reconciler = make_reconciler(client, Settings(namespace_labels={"kai": "on"}))
-
-    await reconciler.reconcile(REQUEST)
-
-    assert await reconciler.selects("team-a") is selected
-    assert bool(client.writes) is selected
-
-
-@pytest.mark.parametrize(
     ("owned", "denied", "labels"),
     [
         (True, False, {"kind": "StatefulSet.apps", "grouper": "Default Grouper", "reason": "top"}),
@@ -442,16 +412,11 @@ async def test_a_metric_says_which_owner_was_chosen_and_why(
 ) -> None:
     client = FakeClient(stateful_set, make_pod("db-0", *([stateful_set] if owned else [])))
 
-    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
-        if denied and kind.gvk.kind == "StatefulSet":
-            raise ForbiddenError("no", code=403, reason="Forbidden")
-        return await within.get(kind, key)
-
     def grouped() -> float:
         return REGISTRY.get_sample_value("kubeflow_trainer_pods_grouped_total", labels) or 0.0
 
     before = grouped()
-    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
+    reconciler = make_reconciler(refusing(client) if denied else client)
     for _ in range(2):
         await reconciler.reconcile(REQUEST)
 
@@ -529,13 +494,7 @@ async def test_a_pod_grouped_without_its_owner_is_looked_at_again_until_it_has_a
     top = make_object("example.com/v1", "Denied", "top")
     below = make_object("apps/v1", "StatefulSet", "db", top)
     client = FakeClient(below, make_pod("db-0", below, spec={"nodeName": node}))
-
-    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
-        if kind.gvk.kind == "Denied":
-            raise ForbiddenError("no", code=403, reason="Forbidden")
-        return await within.get(kind, key)
-
-    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
+    reconciler = make_reconciler(refusing(client, "Denied"))
 
     for _ in range(3):
         assert (await reconciler.reconcile(REQUEST)).requeue_after == again
@@ -579,9 +538,7 @@ async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_i
     stateful_set: Unstructured, recorder: Any
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set))
-    denied = refusing(client)
-    handler = Handler(denied, denied, node_pool_key="pool", queue_key="kai.scheduler/queue")
-    reconciler = PodReconciler(denied, recorder, pod_grouper(denied), handler, notices=recorder)
+    reconciler = make_reconciler(refusing(client), recorder=recorder, notices=recorder)
 
     for _ in range(3):
         await reconciler.reconcile(REQUEST)
@@ -610,9 +567,8 @@ async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(rec
     wide = [make_pod(f"wide-{number}") for number in range(50)]
     other = make_pod("other", namespace="team-b")
     client = FakeClient(*wide, other)
-    handler = Handler(client, client, node_pool_key="pool", queue_key="kai.scheduler/queue")
     ticks = itertools.count(0, 0.1)
-    reconciler = PodReconciler(client, recorder, pod_grouper(client), handler, cpu=lambda: next(ticks))
+    reconciler = make_reconciler(client, recorder=recorder, cpu=lambda: next(ticks))
 
     results = [await reconciler.reconcile(Request("team-a", pod.name)) for pod in wide]
 
@@ -657,28 +613,3 @@ async def test_ordinary_pods_are_never_put_off() -> None:
     reconciler = make_reconciler(FakeClient(*pods))
 
     assert [await reconciler.reconcile(Request("team-a", pod.name)) for pod in pods] == [Result()] * 300
-
-
-@pytest.mark.parametrize("rules", Rules)
-async def test_by_the_rules_of_v0_17_an_annotation_of_an_owner_leaves_its_pods_alone(rules: Rules) -> None:
-    owner = make_object("apps/v1", "StatefulSet", "db", annotations={"kai.scheduler/skip-podgrouper": "true"})
-    client = FakeClient(owner, make_pod("db-0", owner))
-
-    await make_reconciler(client, rules=rules).reconcile(REQUEST)
-
-    assert bool(client.writes) == (rules is Rules.V0_13)
-
-
-async def test_by_the_rules_of_v0_17_a_lost_race_is_no_event(
-    stateful_set: Unstructured, recorder: Any
-) -> None:
-    async def create(*_args: Any, **_options: Any) -> Any:
-        raise ConflictError("changed", code=409, reason="Conflict")
-
-    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
-    racing = interceptor.wrap(client, interceptor.Funcs(create=create))
-
-    result = await make_reconciler(racing, rules=Rules.V0_17, recorder=recorder).reconcile(REQUEST)
-
-    assert result.requeue_after
-    assert recorder.events == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from controller_runtime.fake import FakeClient
 
-from pkg.podgrouper import PodGrouper, new_plugins_hub
+from pkg.podgrouper import PodGrouper, Rules, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import OwnerServer, make_object, make_pod, pod_grouper, reference
+from testkit.grouping import OwnerServer, group_of, make_object, make_pod, pod_grouper, reference
 
 
 async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk() -> None:
@@ -62,3 +62,40 @@ async def test_an_owner_that_is_replaced_between_its_two_reads_is_not_the_owner(
 
     with pytest.raises(GroupingError, match=r"uid: <uid-j>: Owner resource with uid uid-j not found"):
         await PodGrouper(owners, new_plugins_hub(owners, found=[])).get_pod_owners(make_pod("p", before))
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"), [(Rules.V0_13, "pg-p-uid-p"), (Rules.V0_17, "pg-graph-uid-graph")]
+)
+async def test_a_dynamo_graph_within_a_wrapper_is_skipped_by_the_rules_of_one_version_of_it(
+    rules: Rules, name: str
+) -> None:
+    workload = make_object("run.ai/v1", "InferenceWorkload", "w")
+    within = make_object("nvidia.com/v1alpha1", "DynamoGraphDeployment", "graph", workload)
+    alone = make_object("nvidia.com/v1alpha1", "DynamoGraphDeployment", "alone")
+
+    assert (await group_of(make_pod("p", within), workload, within, rules=rules)).name == name
+    assert (await group_of(make_pod("p", alone), alone, rules=rules)).name == "pg-p-uid-p"
+
+
+async def test_an_owner_below_that_cannot_be_read_is_named() -> None:
+    train_job = make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "tj")
+    job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", train_job)
+    grouper = new_plugins_hub(FakeClient(), found=[]).grouper_for(train_job.gvk)
+
+    with pytest.raises(GroupingError, match=r'^failed to get last owner: jobsets\S* "js" not found$'):
+        await grouper.get_pod_group_metadata(train_job, make_pod("p", job_set), job_set, train_job)
+    with pytest.raises(GroupingError, match="no owner of pod team-a/p to skip"):
+        await grouper.get_pod_group_metadata(train_job, make_pod("p"))
+
+
+async def test_the_owner_below_is_not_another_of_its_name() -> None:
+    train_job = make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "tj")
+    job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", train_job)
+    job = make_object("batch/v1", "Job", "j", job_set)
+    replaced = job_set.deep_copy()
+    replaced.metadata.uid = "another"
+    grouper = new_plugins_hub(FakeClient(replaced), found=[]).grouper_for(train_job.gvk)
+
+    with pytest.raises(GroupingError, match="uid uid-js of js not found"):
+        await grouper.get_pod_group_metadata(train_job, make_pod("p", job), job, job_set, train_job)

@@ -7,13 +7,12 @@ from typing import Any
 
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.controller import Controller
-from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import GVK, metadata_only
+from controller_runtime.machinery import metadata_only
 
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Settings, cache_options, setup
+from testkit.controllers import StubManager
 
 
 def loaded(**said: object) -> Settings:
@@ -74,33 +73,19 @@ def test_of_config_maps_one_is_cached_but_the_metadata_of_all_where_that_is_want
     assert options.for_kind(metadata_only(ConfigMap)).fields is None
 
 
-def test_the_kind_of_other_pod_groups_is_another() -> None:
-    assert PodGroup.gvk == GVK("scheduling.run.ai", "v2alpha2", "PodGroup")
-
-
 async def test_the_sources_of_pods_are_these() -> None:
     class Cache:
         async def get_informer(self, _kind: object) -> SimpleNamespace:
             return SimpleNamespace(add_event_handler=lambda _handler: None)
 
-    added: list[Any] = []
-    options = {"max_concurrent_reconciles": 1, "group_kind_concurrency": {}, "cache_sync_timeout": 120.0}
-    options |= {"recover_panic": True, "need_leader_election": True, "enable_warmup": True}
-    options |= {"reconciliation_timeout": None, "skip_name_validation": False}
-    mgr: Any = SimpleNamespace(
-        client=FakeClient(),
-        api_reader=FakeClient(),
+    mgr: Any = StubManager(
         cache=Cache(),
         rest_mapper=SimpleNamespace(resource_for=None),
         published_schema=lambda *_args: None,
-        controller_names=set(),
-        controller_options=SimpleNamespace(**options),
-        add=added.append,
-        event_recorder_for=lambda _source: None,
     )
     await setup(mgr, Settings(namespace_labels={"a": "b"}))
 
-    (controller,) = [each for each in added if isinstance(each, Controller)]
+    (controller,) = mgr.controllers
     assert sorted(map(str, controller._sources)) == [
         "changed owners and deleted groups",
         "kind source: Namespace (metadata)",

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+"""The groups of owners without a grouper of their own, and the default priorities in a ConfigMap."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,13 +12,14 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import GroupKind, NamespacedName, Object
 from controller_runtime.machinery import names as valid
 from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.reconcile import Request
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import PodReconciler, Settings
+from pkg.podgrouper.plugins.defaults import DefaultsError, WorkloadDefaults, parse_defaults
 from pkg.podgrouper.podgroup import Handler
 from testkit.grouping import group_of, make_object, make_pod, pod_grouper
 from testkit.recorder import Recorder
@@ -99,10 +102,37 @@ async def test_a_shortened_name_is_valid_if_the_name_of_the_owner_has_a_dot_wher
     assert valid.is_dns1123_subdomain(name) == []
 
 
-@pytest.mark.parametrize(("app", "name"), [("spark-1.a", "spark-1.a"), ("My_App", "my-app-0e86b84b")])
-async def test_a_label_that_is_no_valid_name_does_not_make_the_name_of_a_group_invalid(
-    app: str, name: str
-) -> None:
-    pod = make_pod("driver", labels={"spark-app-name": "a", "spark-app-selector": app})
+def test_nothing_is_no_default() -> None:
+    assert parse_defaults("null") == parse_defaults("[]")
 
-    assert (await group_of(pod)).name == name
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            '[{"typeName": "A", "priorityName": "gold", "priorityName": null}]', id="null as a value"
+        ),
+        pytest.param('[null, {"typeName": "A", "priorityName": "gold"}]', id="null as an entry"),
+        pytest.param('[{"typeName": "A", "priorityName": "gold", "else": [1]}]', id="an unknown field"),
+    ],
+)
+def test_nulls_and_unknown_fields_are_ignored(text: str) -> None:
+    assert parse_defaults(text).get(GroupKind("", "A")) == WorkloadDefaults("gold", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="missing"),
+        pytest.param("", id="empty"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param("9" * 5000, id="a number of thousands of digits"),
+        pytest.param("{}", id="another type"),
+        pytest.param("[[]]", id="an entry of another type"),
+        pytest.param('[{"typeName": NaN}]', id="not JSON"),
+        pytest.param('[{"typeName": 1}]', id="a name of another type"),
+    ],
+)
+def test_a_text_that_is_not_a_list_of_objects_is_refused(text: str | None) -> None:
+    with pytest.raises(DefaultsError):
+        parse_defaults(text)

@@ -8,6 +8,7 @@ import pytest
 from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import AccessorError, fields
+from pkg.podgrouper.plugins.gonumbers import atoi, divide
 
 OWNER = Unstructured.wrap(
     {
@@ -40,10 +41,6 @@ def test_an_integer_beyond_32_bits_becomes_the_nearest_one_and_never_a_small_one
     assert fields.nested_int32(OWNER, "spec", "replicas") == 3
     assert fields.nested_int32(OWNER, "spec", "big") == (1 << 31) - 1
     assert fields.int32(-(1 << 40)) == -(1 << 31)
-
-
-def test_metadata_is_read_as_well() -> None:
-    assert fields.nested_string(OWNER, "metadata", "name") == "w"
 
 
 @pytest.mark.parametrize(
@@ -93,3 +90,31 @@ def test_another_type_than_wanted_is_named_with_its_path(
         read(OWNER, *path)
 
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("+7", 7), ("-7", -7), ("0" * 5000 + "7", 7), ("-9223372036854775808", -(2**63)), ("-0", 0)],
+)
+def test_atoi_reads_decimal_numbers(text: str, number: int) -> None:
+    assert atoi(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "+", "1_0", " 1", "1\n", "0x1", "1.0", "٣"])
+def test_atoi_refuses_all_else_as_go_words_it(text: str) -> None:
+    with pytest.raises(ValueError, match=r"strconv\.Atoi: parsing \".*\": invalid syntax"):
+        atoi(text)
+
+
+def test_atoi_refuses_more_than_64_bits() -> None:
+    for text in ("9223372036854775808", "9" * 5000):
+        with pytest.raises(ValueError, match=f'parsing "{text}": value out of range'):
+            atoi(text)
+
+
+@pytest.mark.parametrize(
+    ("dividend", "divisor", "result"),
+    [(7, 2, (3, 1)), (-7, 2, (-3, -1)), (7, -2, (-3, 1)), (-7, -2, (3, -1)), (-1, 2, (0, -1))],
+)
+def test_divide_cuts_towards_zero(dividend: int, divisor: int, result: tuple[int, int]) -> None:
+    assert divide(dividend, divisor) == result

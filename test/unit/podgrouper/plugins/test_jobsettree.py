@@ -38,19 +38,6 @@ def _job(name: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
     return {"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 2}}, **more}
 
 
-async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobSet) -> None:
-    metadata = await group_job_set(_job("init"), _job("node", 2), job="node")
-
-    assert (metadata.name, metadata.min_sub_group) == ("pg-js-uid-js", 2)
-    assert [(each.name, each.parent) for each in metadata.sub_groups] == [
-        ("init", None),
-        ("init-replica-0", "init"),
-        ("node", None),
-        ("node-replica-0", "node"),
-        ("node-replica-1", "node"),
-    ]
-
-
 async def test_a_job_may_wait_for_another_one_through_a_job_with_a_group_of_its_own(
     group_job_set: GroupJobSet,
 ) -> None:

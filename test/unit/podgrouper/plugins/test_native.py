@@ -10,12 +10,12 @@ import pytest
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import group_of, make_object, make_pod, pod_grouper
+from testkit.grouping import group_of, make_object, make_pod, pod_grouper, refusing
 
 IN_GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
 IN_WORKLOAD = {"workloadRef": {"name": "w", "podGroup": "nodes"}}
@@ -138,12 +138,12 @@ async def test_without_the_api_the_event_says_so() -> None:
 
 
 async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner() -> None:
-    async def get(_inner: Any, _kind: Any, _key: Any) -> Any:
-        raise ForbiddenError("no", code=403, reason="Forbidden")
-
     pod = make_pod("p", spec=IN_GROUP)
+    cluster = FakeClient(pod)
 
-    assert (await _grouped(pod, FakeClient(pod), get)).name == "pg-p-uid-p"
+    found = await pod_grouper(cluster, refusing(cluster, "PodGroup")).get_pod_owners(pod)
+
+    assert (await found.metadata(pod)).name == "pg-p-uid-p"
 
 
 @pytest.mark.parametrize(
@@ -239,16 +239,13 @@ async def test_a_malformed_field_of_the_gang_is_named(fields: dict[str, Any]) ->
 
 
 async def test_a_class_that_may_not_be_read_is_not_called_missing() -> None:
-    async def get(inner: Any, kind: Any, key: Any) -> Any:
-        if kind.gvk.kind == "PriorityClass":
-            raise ForbiddenError("no", code=403, reason="Forbidden")
-        return await inner.get(kind, key)
-
     gang = native()
     gang.unknown_fields["spec"]["priorityClassName"] = "gold"
     pod = make_pod("p", spec=IN_GROUP)
+    cluster = FakeClient(pod, gang)
 
-    metadata = await _grouped(pod, FakeClient(pod, gang), get)
+    found = await pod_grouper(cluster, refusing(cluster, "PriorityClass")).get_pod_owners(pod)
+    metadata = await found.metadata(pod)
 
     assert metadata.ignored == ""
     assert "PriorityClass gold cannot be read" in metadata.unread

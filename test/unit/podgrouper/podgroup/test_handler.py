@@ -43,21 +43,6 @@ async def test_many_at_once_create_a_group_once() -> None:
     assert [call.verb for call in client.writes] == ["create"]
 
 
-async def test_labels_and_annotations_of_others_stay_on_a_group_that_is_updated() -> None:
-    client = FakeClient()
-    await handler(client).apply_to_cluster(wanted())
-    stored = await client.get(PodGroup, KEY)
-    stored.metadata.labels = {**stored.labels, "theirs": "1"}
-    stored.metadata.annotations = {**stored.annotations, "theirs": "2"}
-    await client.update(stored)
-
-    await handler(client).apply_to_cluster(wanted(labels={"ours": "3"}, annotations={"ours": "4"}))
-
-    updated = await client.get(PodGroup, KEY)
-    assert {"theirs": "1", "ours": "3"}.items() <= updated.labels.items()
-    assert {"theirs": "2", "ours": "4"}.items() <= updated.annotations.items()
-
-
 @pytest.mark.parametrize("exists", [False, True])
 async def test_while_the_cache_lags_the_other_pods_of_a_group_write_nothing(exists: bool) -> None:
     cache, server = FakeClient(), FakeClient()
