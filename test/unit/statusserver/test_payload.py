@@ -1,43 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import json
-from typing import Any
 
 import pytest
 
 from pkg.statusserver import payload
-
-NOW = "2026-01-02T03:04:05Z"
-
-
-def decode(status: Any) -> payload.Update:
-    return payload.decode(json.dumps({"trainerStatus": status}).encode())
-
-
-def test_known_fields_are_applied_and_answered() -> None:
-    status = {
-        "progressPercentage": 42,
-        "estimatedRemainingSeconds": 7,
-        "metrics": [{"name": "loss", "value": "0.1"}],
-        "lastUpdatedTime": NOW,
-    }
-
-    assert decode(status) == payload.Update(status, {"trainerStatus": status})
-
-
-def test_a_time_that_is_missing_is_left_to_the_server_to_refuse() -> None:
-    assert decode({"progressPercentage": 1}).trainer_status == {
-        "progressPercentage": 1,
-        "lastUpdatedTime": None,
-    }
-
-
-def test_an_empty_metric_is_applied_with_its_fields_for_the_server_to_refuse() -> None:
-    update = decode({"metrics": [None, {"name": "a"}], "lastUpdatedTime": NOW})
-
-    assert update.trainer_status is not None
-    assert update.trainer_status["metrics"] == [{"name": "", "value": ""}, {"name": "a", "value": ""}]
-    assert update.answer["trainerStatus"]["metrics"] == [{}, {"name": "a"}]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +22,6 @@ def test_it_reads_json_as_go_does(text: str, progress: int | None) -> None:
     status = payload.decode(text.encode()).trainer_status
     assert status is not None
     assert status.get("progressPercentage") == progress
-
-
-@pytest.mark.parametrize("text", ["{}", "null", '{"trainerStatus": null}', '{"other": 1}'])
-def test_without_a_status_there_is_nothing_to_apply(text: str) -> None:
-    assert payload.decode(text.encode()) == payload.Update(None, {})
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,31 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
+import controller_runtime as ctrl
 import pytest
-from controller_runtime import rest
+from controller_runtime import rest, serving
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
+from controller_runtime.healthz import NotHealthyError
 from controller_runtime.log import captured as capture_logs
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.errors import ForbiddenError, InvalidError
+from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.serving import HTTPRequest, HTTPResponse
+from controller_runtime.webhook import CertWatcher, SelfSigned
 
+from pkg.apis.config.v1alpha1 import StatusServer as Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
+from pkg.statusserver import (
+    StatusHandler,
+    StatusServer,
+    setup_server,
+    status_url,
+    token_audience,
+)
 from pkg.statusserver.issuer import IssuerError
 from testkit.builders import make_train_job
 
@@ -30,13 +41,6 @@ class AllowAll:
     async def authorize(self, header: str, namespace: str, train_job: str) -> None:
         del header, namespace, train_job
         await anyio.sleep(self._seconds)
-
-
-class DenyAll:
-    """An authorizer that denies every client."""
-
-    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
-        raise DeniedError(f"{header} is not for {namespace}/{train_job}")
 
 
 class Slow:
@@ -98,32 +102,11 @@ async def test_an_empty_update_is_not_sent() -> None:
     assert (answer.status, answer.body, cluster.calls) == (200, b"{}\n", [])
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"method": "GET"},
-        {"path": "/"},
-        {"path": status_url("lab", "bert") + "/"},
-        {"path": status_url("lab/x", "bert")},
-        {"path": status_url("", "bert")},
-        {"path": status_url("lab", "bert").replace("v1alpha1", "v1beta1")},
-    ],
-)
-async def test_other_paths_and_methods_are_not_found(changed: dict[str, Any]) -> None:
-    answer = await StatusHandler(FakeClient().status, AllowAll().authorize)(request(**changed))
-    assert refusal(answer) == (404, "NotFound", "Not found")
-
-
 async def test_a_body_that_is_too_large_is_refused_first() -> None:
-    answer = await StatusHandler(FakeClient().status, DenyAll().authorize)(
+    answer = await StatusHandler(FakeClient().status, AllowAll().authorize)(
         request(body_rejected=True, path="/")
     )
     assert refusal(answer) == (413, "RequestEntityTooLarge", "Payload too large")
-
-
-async def test_a_denial_has_its_reason_and_comes_before_the_body() -> None:
-    answer = await StatusHandler(FakeClient().status, DenyAll().authorize)(request(body="no"))
-    assert refusal(answer) == (403, "Forbidden", "Forbidden: Bearer t is not for lab/bert")
 
 
 async def test_a_missing_right_is_known_until_a_client_is_authorized() -> None:
@@ -140,24 +123,6 @@ async def test_a_missing_right_is_known_until_a_client_is_authorized() -> None:
 
     authorizer.missing = ""
     assert ((await handler(request())).status, handler.denied) == (200, "")
-
-
-async def test_a_train_job_that_does_not_exist_is_not_found() -> None:
-    class Absent(Slow):
-        async def patch(self, obj: Object, *_: object, **__: object) -> Object:
-            return await FakeClient().get(type(obj), obj.key)
-
-    answer = await StatusHandler(Absent(0), AllowAll().authorize)(request())
-    assert refusal(answer) == (404, "NotFound", "Train job not found")
-
-
-async def test_the_reason_of_the_server_is_passed_on() -> None:
-    class Strict(Slow):
-        async def patch(self, *_: object, **__: object) -> Object:
-            raise InvalidError("must be less than or equal to 100", code=422, reason="Invalid")
-
-    answer = await StatusHandler(Strict(0), AllowAll().authorize)(request())
-    assert refusal(answer) == (422, "Invalid", "must be less than or equal to 100")
 
 
 @pytest.mark.parametrize(
@@ -231,3 +196,36 @@ async def test_an_update_ends_within_its_deadline(handler: StatusHandler) -> Non
     assert [(line["event"], line["trainJob"]) for line in lines] == [
         ("Status update took too long", "lab/bert")
     ]
+
+
+def _serves(server: StatusServer) -> bool:
+    try:
+        return server.check() == ""
+    except NotHealthyError:
+        return False
+
+
+async def test_the_liveness_check_fails_only_when_a_server_that_has_served_ends(tmp_path: Path) -> None:
+    for file, content in zip(("tls.crt", "tls.key"), SelfSigned().pair(), strict=True):
+        (tmp_path / file).write_bytes(content)
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        ctrl.Options(webhook_host="127.0.0.1"),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+    certificates = CertWatcher(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = setup_server(mgr, Configuration(port=0), certificates, serving.TLSOptions(), probes_of_v2_4=True)
+    server.check_alive()
+    with pytest.raises(NotHealthyError, match="has not been started yet"):
+        server.check()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.start)
+        with anyio.fail_after(10):
+            while not _serves(server):  # noqa: ASYNC110  # the server has no event
+                await anyio.sleep(0.01)
+        server.check_alive()
+        tasks.cancel_scope.cancel()
+
+    with pytest.raises(NotHealthyError, match="has ended"):
+        server.check_alive()
