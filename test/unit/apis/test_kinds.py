@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The models have the field names of Kubernetes' API."""
+"""The models have the field names of Kubernetes' API, and JobSet's have the JSON of Go."""
 
 import inspect
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from controller_runtime.apis.apps import v1 as apps
@@ -11,7 +13,9 @@ from controller_runtime.apis.batch import v1 as batch
 from controller_runtime.apis.core import v1 as core
 from controller_runtime.apis.meta import v1 as meta
 from controller_runtime.machinery import Struct, openapi
+from controller_runtime.machinery.gojson import go_json
 
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.scheme import default_scheme
 
 
@@ -52,3 +56,10 @@ def test_every_kind_knows_where_it_is_served() -> None:
     served = {(kind.gvk, kind.resource) for kind in scheme}
     assert len(served) == len(list(scheme))
     assert all(resource is None or resource.plural.islower() for _, resource in served)
+
+
+def test_structs_are_written_as_go_writes_them() -> None:
+    recorded = json.loads((Path(__file__).parent / "testdata" / "jobset_go.json").read_text())
+    assert len(recorded) == 9
+    for data, want in recorded:
+        assert go_json(JobSetSpec.from_dict(data)) == want

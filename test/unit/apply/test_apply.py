@@ -12,20 +12,6 @@ from hypothesis import strategies as st
 
 from pkg import apply
 
-
-def env(**values: str) -> list[EnvVar]:
-    return [EnvVar(name=name, value=value) for name, value in values.items()]
-
-
-def test_an_item_takes_the_place_of_the_first_with_its_key_or_goes_last() -> None:
-    present = env(A="1", B="2")
-
-    result = apply.upsert_env_vars(present, env(C="3", A="4"))
-
-    assert result is present
-    assert [(item.name, item.value) for item in result] == [("A", "4"), ("B", "2"), ("C", "3")]
-
-
 PORTS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "a", "b", "c"])), max_size=6)
 
 
@@ -90,25 +76,6 @@ def test_volumes_go_by_name_and_mounts_by_path() -> None:
     assert mounts == [VolumeMount(name="b", mount_path="/a")]
     assert volumes is not None
     assert len(volumes) == 1
-
-
-@pytest.mark.parametrize(
-    ("present", "new", "want"),
-    [
-        pytest.param([(80, "a")], (80, None), [(80, None)], id="by number"),
-        pytest.param([(80, "a")], (81, "a"), [(81, "a")], id="by name"),
-        pytest.param([(80, None)], (81, None), [(81, None)], id="two without a name"),
-        pytest.param([(80, "a")], (81, "b"), [(80, "a"), (81, "b")], id="another"),
-    ],
-)
-def test_ports_go_by_number_or_name(
-    present: list[tuple[int, str | None]], new: tuple[int, str | None], want: list[tuple[int, str | None]]
-) -> None:
-    ports = [ContainerPort(container_port=number, name=name) for number, name in present]
-
-    result = apply.upsert_port(ports, [ContainerPort(container_port=new[0], name=new[1])])
-
-    assert [(port.container_port, port.name) for port in result or ()] == want
 
 
 @pytest.mark.parametrize(

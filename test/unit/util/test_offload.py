@@ -8,7 +8,6 @@ import json
 import threading
 from typing import Any
 
-import anyio
 import pytest
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -46,17 +45,3 @@ async def test_a_small_train_job_of_a_large_runtime_is_worked_on_in_a_thread() -
     with offload.object_size(100_000):
         assert await offload.run(train_job(), threading.get_ident) != threading.get_ident()
     assert await offload.run(train_job(), threading.get_ident) == threading.get_ident()
-
-
-async def test_one_piece_of_work_runs_at_a_time() -> None:
-    busy = threading.Lock()
-
-    def work() -> None:
-        assert busy.acquire(blocking=False)
-        threading.Event().wait(0.002)
-        busy.release()
-
-    job = train_job(trainer={"env": ENV})
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(offload.run, job, work)

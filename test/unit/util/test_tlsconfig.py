@@ -64,16 +64,6 @@ def test_no_weaker_suite_is_allowed_than_those_that_are_named() -> None:
     assert settings.server_options().minimum_version is ssl.TLSVersion.TLSv1_3
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_an_old_version_is_set_without_a_warning_of_the_interpreter(version: str) -> None:
-    options = tlsconfig.resolve(TLSOptions(min_version=version)).server_options()
-    context = SelfSigned().context()
-
-    options.apply(context)
-
-    assert context.minimum_version == options.minimum_version
-
-
 @pytest.mark.parametrize(
     ("options", "newest", "agreed"),
     [
@@ -82,8 +72,6 @@ def test_an_old_version_is_set_without_a_warning_of_the_interpreter(version: str
         pytest.param(TLSOptions(min_version="1.3"), ssl.TLSVersion.TLSv1_3, "TLSv1.3", id="1.3"),
         pytest.param(TLSOptions(), ssl.TLSVersion.TLSv1_1, None, id="not 1.1 by default"),
         pytest.param(TLSOptions(min_version="1.0"), ssl.TLSVersion.TLSv1, "TLSv1", id="1.0"),
-        pytest.param(TLSOptions(min_version="1.0"), ssl.TLSVersion.TLSv1_2, "TLSv1.2", id="1.2 where 1.0 is allowed"),
-        pytest.param(TLSOptions(min_version="1.1"), ssl.TLSVersion.TLSv1_1, "TLSv1.1", id="1.1"),
         pytest.param(TLSOptions(min_version="1.1"), ssl.TLSVersion.TLSv1, None, id="not 1.0 where 1.1 is asked"),
         pytest.param(
             TLSOptions(min_version="1.0", cipher_suites=["TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"]),
