@@ -42,7 +42,9 @@ def line(number: int, *, version: int = 1, event: str = "ADDED") -> bytes:
         "uid": f"0d9c7a3c-7a44-4a0e-8f7c-{job:012x}",
         "controller": True,
     }
-    fields: dict[str, Any] = {f'k:{{"name":"field-{each}"}}': {".": {}, "f:name": {}, "f:value": {}} for each in range(40)}
+    fields: dict[str, Any] = {
+        f'k:{{"name":"field-{each}"}}': {".": {}, "f:name": {}, "f:value": {}} for each in range(40)
+    }
     metadata = {
         "name": f"llama-{job}-node-0-{index}",
         "namespace": f"team-{job % 10}",

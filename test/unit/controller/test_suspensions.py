@@ -170,10 +170,10 @@ async def test_a_running_job_set_that_cannot_be_compared_does_not_hold_the_repai
 
 async def test_a_running_job_set_that_could_not_be_compared_is_compared_by_the_next_reconcile() -> None:
     w = await labelled(1)
-    apply = w.server.apply
-    refusing(w, ServerError("no answer of the webhook", code=500, reason="InternalError"))
+    error = ServerError("no answer of the webhook", code=500, reason="InternalError")
+    w.server.refuse = lambda _obj: error
     await w.reconcile()
-    w.server.apply = apply  # type: ignore[method-assign] # the webhook answers again
+    w.server.refuse = lambda _obj: None
     assert await w.reconcile() == ["apply JobSet dry run"]
     assert await w.reconcile() == []
 
