@@ -397,6 +397,10 @@ DECLARED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: empty().for_(ConfigMap).with_event_filter(plain),  # type: ignore[arg-type]
         r"function is not a predicate; use predicate\.from_object",
     ),
+    "text as predicate": (
+        lambda: empty().for_(ConfigMap).with_event_filter("a=b"),  # type: ignore[arg-type]
+        r"str is not a predicate$",
+    ),
     "one predicate": (
         lambda: empty().for_(ConfigMap, predicates=predicate.GenerationChanged()),  # type: ignore[arg-type]
         "takes a list of predicates, not GenerationChanged",

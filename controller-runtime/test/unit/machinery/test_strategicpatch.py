@@ -151,6 +151,18 @@ def test_an_item_with_the_key_true_is_not_the_one_with_the_key_1() -> None:
             {"a": {}}, {"a": {"$patch": "x"}}, "unknown patch type: x in map: map[$patch:x]", id="directive"
         ),
         pytest.param(
+            {"containers": []},
+            {"containers": [{"$patch": "x"}]},
+            "unknown patch type: x in map: map[$patch:x]",
+            id="directive in a list",
+        ),
+        pytest.param(
+            {"containers": []},
+            {"containers": [{"$patch": "merge"}]},
+            "merging lists cannot yet be specified in the patch",
+            id="merge in a list",
+        ),
+        pytest.param(
             {"a": {}},
             {"a": {"b": 1, "$retainKeys": ["c"]}},
             "invalid patch format of retainKeys",
