@@ -17,7 +17,7 @@ from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from testkit.builders import written_runtime, written_train_job
 from testkit.clusters import until
 
@@ -154,3 +154,15 @@ async def test_a_gang_whose_jobs_wait_for_each_other_completes(
     train_job = await cluster_client.create(written_train_job(cluster_namespace, "runtime"))
     await until(cluster_client, train_job, "Complete")
     assert (await cluster_client.get(PodGroup, train_job.key)).spec.min_member == 1
+
+
+async def test_the_shipped_runtime_with_a_launcher_completes_as_a_gang(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    """The launcher of ``deepspeed-distributed`` exists only when its nodes are ready, so the gang is the nodes."""
+    shipped = await cluster_client.get(ClusterTrainingRuntime, ("", "deepspeed-distributed"))
+    await cluster_client.create(written_runtime(cluster_namespace, **shipped.to_dict()["spec"], **GANG))
+    trainer = {"numNodes": NODES, "command": ["deepspeed", "train.py"]}
+    job = await cluster_client.create(written_train_job(cluster_namespace, "runtime", trainer=trainer))
+    await until(cluster_client, job, "Complete")
+    assert (await cluster_client.get(PodGroup, job.key)).spec.min_member == NODES - 1
