@@ -45,11 +45,23 @@ _is_logged: Final = logging.getLogger(__name__).isEnabledFor
 
 
 class LiveClient(subresources.ByName["SubResource"]):
-    """A Client that sends every call to the API server."""
+    """A Client that sends every call to the API server.
 
-    def __init__(self, transport: rest.RoundTripper, mapper: rest.RESTMapper | None = None) -> None:
+    ``field_validation`` sets how the server treats unknown and duplicate fields in writes. It drops them (``Ignore``),
+    drops them with a warning (``Warn``, the server's default) or rejects the write (``Strict``). A rejected patch
+    raises InvalidError; any other rejected write raises BadRequestError.
+    """
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        mapper: rest.RESTMapper | None = None,
+        *,
+        field_validation: requests.FieldValidation | None = None,
+    ) -> None:
         self.transport = transport
         self.mapper = mapper or rest.RESTMapper(transport)
+        self.field_validation = field_validation
 
     @property
     def status(self) -> SubResource:
@@ -136,6 +148,7 @@ class LiveClient(subresources.ByName["SubResource"]):
         check_single(obj)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         request = requests.create(
             resource,
             obj.namespace,
@@ -212,6 +225,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     async def _update(self, obj: Object, body: T, subresource: str, options: requests.UpdateOptions) -> T:
         requests.check_options(requests.UpdateOptions, options)
         check_object(obj)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), body.to_json()
         resource = await self.mapper.resource_for(type(obj))
         request = requests.update(
@@ -235,6 +249,7 @@ class LiveClient(subresources.ByName["SubResource"]):
     ) -> LazyObject[T]:
         requests.check_options(requests.PatchOptions, options)
         check_patch(obj, patch)
+        options["field_validation"] = options.get("field_validation") or self.field_validation
         kind, text = type(body), patch.data(body)
         if MASK in text:
             check_secret_values(body)
@@ -295,6 +310,7 @@ class SubResource:
         check_object(body, "body")
         requests.check_options(requests.CreateOptions, options)
         body = subresources.named_as(body, obj)
+        options["field_validation"] = options.get("field_validation") or self._client.field_validation
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         request = requests.post(target, body.to_json(), **options)

@@ -235,12 +235,7 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
 
 
 def with_field_validation(client: interfaces.Client, validation: requests.FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` as the default of the field validation of writes.
-
-    It sets how the server treats unknown and duplicate fields in a write. The server drops them (``Ignore``), drops
-    them with a warning (``Warn``, the server's default) or rejects the write (``Strict``). A rejected patch raises
-    InvalidError; any other rejected write raises BadRequestError.
-    """
+    """Return ``client`` with ``validation`` as the default of the field validation of writes."""
     return WithSettings(client, field_validation=validation)
 
 

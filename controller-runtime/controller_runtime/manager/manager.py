@@ -115,7 +115,9 @@ class Manager:
         # Events and leases use their own transport, so that requests of reconcilers do not delay them.
         unthrottled = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
-        self.api_reader = client.LiveClient(main, self.rest_mapper)
+        self.api_reader = client.LiveClient(
+            main, self.rest_mapper, field_validation=self.options.client_field_validation
+        )
         self._unthrottled = client.LiveClient(unthrottled, self.rest_mapper)
         self.cache = cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
@@ -125,8 +127,6 @@ class Manager:
             uncached=self.options.client_disable_cache_for,
             live_unstructured=self.options.client_live_unstructured,
         )
-        if (validation := self.options.client_field_validation) is not None:
-            self.client = client.with_field_validation(self.client, validation)
         self._main = main
         self._first_status = 0
         self._broadcaster = recorder.Broadcaster(self._unthrottled)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.client import Client, LiveClient, with_field_validation
+from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.machinery import Unstructured
 from controller_runtime.rest import RESTMapper, Transport
@@ -80,8 +80,8 @@ def build_upstream(
     return by_name
 
 
-def strict(transport: Transport) -> Client:
-    return with_field_validation(LiveClient(transport, RESTMapper(transport)), "Strict")
+def strict(transport: Transport) -> LiveClient:
+    return LiveClient(transport, RESTMapper(transport), field_validation="Strict")
 
 
 async def install(environment: Environment, objects: list[Manifest]) -> None:

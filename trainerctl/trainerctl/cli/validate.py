@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from controller_runtime.client import LiveClient, Reader, with_field_validation
+from controller_runtime.client import LiveClient, Reader
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError, StatusError
 from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
@@ -161,7 +161,7 @@ async def _try_jobs(
 async def _answer(cluster: live.Connection, document: InputObject) -> Verdict:
     """Try to create the object in a dry run. If an object with this name exists, try to apply it. Return the answer."""
     collector = _WarningCollector(cluster.client.transport)
-    client = with_field_validation(LiveClient(collector, cluster.client.mapper), "Strict")
+    client = LiveClient(collector, cluster.client.mapper, field_validation="Strict")
     metadata = {"namespace": cluster.namespace, **(document.data.get("metadata") or {})}
     obj = replace(document, data={**document.data, "metadata": metadata}).decode(unstructured(document.gvk))
     try:

@@ -9,7 +9,7 @@ from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Container, Pod, PodSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.policy.v1 import Eviction
-from controller_runtime.client import MERGE, LiveClient, raw_patch, with_field_validation
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.machinery import GVK, errors, unstructured
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ async def test_a_wrong_token_is_refused_in_one_line(rest_config: rest.Config) ->
 async def test_an_unknown_field_is_refused_where_that_is_asked_for(
     live_client: LiveClient, namespace: str
 ) -> None:
-    strict = with_field_validation(live_client, "Strict")
+    strict = LiveClient(live_client.transport, live_client.mapper, field_validation="Strict")
     odd = ConfigMap.from_dict({"metadata": {"name": "odd", "namespace": namespace}, "colour": "red"})
     with pytest.raises(errors.BadRequestError, match='unknown field "colour"'):
         await strict.create(odd)

@@ -30,7 +30,6 @@ from controller_runtime.client import (
     read_only,
     strategic_merge_from,
     with_field_owner,
-    with_field_validation,
 )
 from controller_runtime.fake import FakeClient
 
@@ -301,7 +300,7 @@ async def test_an_option_of_another_type_is_an_error_of_the_type_checker() -> No
 async def test_field_validation_of_one_call_takes_precedence() -> None:
     answer = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     transport = rest.FakeTransport(lambda _: rest.FakeResponse(200, answer))
-    client = with_field_validation(LiveClient(transport), "Warn")
+    client = LiveClient(transport, field_validation="Warn")
     await client.create(OBJECT)
     await client.update(OBJECT, field_validation="Strict", field_owner="me")
     await client.status.apply(OBJECT, field_owner="me", force=True, field_validation="Ignore")
@@ -315,7 +314,7 @@ async def test_field_validation_of_one_call_takes_precedence() -> None:
 async def test_a_field_validation_of_none_keeps_that_of_the_client() -> None:
     answer = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     transport = rest.FakeTransport(lambda _: rest.FakeResponse(200, answer))
-    client = with_field_validation(LiveClient(transport), "Strict")
+    client = LiveClient(transport, field_validation="Strict")
     await client.create(OBJECT, field_validation=None)
     await client.update(OBJECT, field_validation=None)
     await client.patch(OBJECT, raw_patch(MERGE, b"{}"), field_validation=None)
