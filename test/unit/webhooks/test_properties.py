@@ -6,9 +6,9 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
+import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
 from controller_runtime.fake import FakeClient, completer
@@ -24,7 +24,7 @@ from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, validators
-from testkit.builders import runtime_patch, train_job_document
+from testkit.builders import runtime_patch
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 SCHEMAS = schemas()
@@ -203,7 +203,26 @@ def sane(data: dict[str, Any]) -> dict[str, Any] | None:
     return None if list(schema.problems(SCHEMAS[TrainJob.gvk], stored)) else stored
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs=st.lists(TRAIN_JOBS, min_size=1, max_size=8), update=st.booleans())
+def test_the_server_says_what_the_library_does(
+    virtual_loop: LoopFactory, jobs: list[dict[str, Any]], update: bool
+) -> None:
+    async def check(world: World) -> None:
+        for old, new in zip([None, *jobs], jobs, strict=False):
+            before = old if update else None
+            allowed, message, warnings = await world.verdict(before, new)
+            status, answer = await world.answer(json.dumps(review(before, new)).encode())
+            response = answer["response"]
+            assert (status, response["uid"]) == (200, "u-1")
+            assert response["allowed"] == allowed
+            assert response["status"].get("message", "") == message
+            assert response.get("warnings", []) == warnings
+
+    run(virtual_loop, check)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs=st.lists(TRAIN_JOBS, min_size=1, max_size=8))
 def test_what_the_webhook_accepts_can_be_built(virtual_loop: LoopFactory, jobs: list[dict[str, Any]]) -> None:
     async def check(world: World) -> None:
@@ -217,7 +236,7 @@ def test_what_the_webhook_accepts_can_be_built(virtual_loop: LoopFactory, jobs: 
     run(virtual_loop, check)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(job=TRAIN_JOBS, runtime=st.sampled_from(RUNTIMES), data=st.data())
 def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
     virtual_loop: LoopFactory, job: dict[str, Any], runtime: dict[str, Any], data: st.DataObject
@@ -265,10 +284,16 @@ def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     """Return a TrainJob with ``value`` at a path in its metadata."""
-    metadata = {"uid": "u", **copy.deepcopy(METADATA)}
-    job = train_job_document(
-        runtime="torch-distributed", metadata=metadata, labels={"x": "y"}, runtimePatches=PATCHES
-    )
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "job", "namespace": "ns", "uid": "u", **copy.deepcopy(METADATA)},
+        "spec": {
+            "runtimeRef": {"name": "torch-distributed"},
+            "labels": {"x": "y"},
+            "runtimePatches": PATCHES,
+        },
+    }
     *parents, last = path
     where: Any = job["metadata"]
     for step in parents:
@@ -277,20 +302,34 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     return job
 
 
-def test_metadata_of_any_type_is_answered(virtual_loop: LoopFactory) -> None:
-    before = changed(("name",), "job")
+@pytest.mark.parametrize("value", [{"a": 1}, [1], 7, True, "x"], ids=str)
+@pytest.mark.parametrize("path", places(METADATA)[1:], ids=lambda path: ".".join(map(str, path)))
+def test_metadata_of_any_type_is_answered(
+    virtual_loop: LoopFactory, path: tuple[Any, ...], value: Any
+) -> None:
+    before, after = changed(("name",), "job"), changed(path, value)
 
     async def check(world: World) -> None:
         panics = metrics.WEBHOOK_PANICS._value.get()
-        for path, value in product(places(METADATA)[1:], ({"a": 1}, [1], 7, True, "x")):
-            after = changed(path, value)
-            for old, new in ((None, after), (before, after), (after, before)):
-                dropping = copy.deepcopy(new)
-                del dropping["spec"]["labels"], dropping["spec"]["runtimePatches"]
-                for body, webhook in product((review(old, new), review(old, dropping)), world.webhooks):
+        for old, new in ((None, after), (before, after), (after, before)):
+            dropping = copy.deepcopy(new)
+            del dropping["spec"]["labels"], dropping["spec"]["runtimePatches"]
+            for body in (review(old, new), review(old, dropping)):
+                for webhook in world.webhooks:
                     status, answer = await world.answer(json.dumps(body).encode(), webhook)
-                    assert status == 200, (path, value)
-                    assert answer["response"]["status"]["code"] in (200, 400, 403, 422), (path, value, answer)
-            assert metrics.WEBHOOK_PANICS._value.get() == panics, (path, value)
+                    assert status == 200
+                    assert answer["response"]["status"]["code"] in (200, 400, 403, 422), answer
+        assert metrics.WEBHOOK_PANICS._value.get() == panics
+
+    run(virtual_loop, check)
+
+
+@pytest.mark.parametrize("depth", [10, 1_000, 100_000])
+def test_depth_is_no_danger(virtual_loop: LoopFactory, depth: int) -> None:
+    async def check(world: World) -> None:
+        nested = '{"a":' * depth + "1" + "}" * depth
+        body = json.dumps(review(None, "X")).replace('"X"', nested)
+        status, _ = await world.answer(body.encode())
+        assert status in (200, 400)
 
     run(virtual_loop, check)
