@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bench's evaluation of measurements: ratios, files and charts; and the programs that it accepts."""
 
+from pathlib import Path
+
 import pytest
-from harness import base, contest
+from harness import base, charts, contest, figures, summary
 from harness.contest import Found
 from harness.manager import ManagerError
 from harness.plan import Entrant, entrants
@@ -71,6 +73,39 @@ def test_cost_is_binding_beside_a_base_and_rates_are_only_shown() -> None:
     ]
     made = base.judged(contest.combine("burst", {"ours": before, "dfca04bb": ours}))
     assert all(each.met in (True, None) for each in made)
+
+
+def measured() -> list[figures.Figure]:
+    """Return the figures of two rounds of a burst with ours and a Go manager."""
+    cpu = "torch.1000.manager_cpu"
+    rate = "torch.1000.rate"
+    unit = "CPU s/1,000 jobs"
+    whole = {
+        "ours": [
+            found(**{rate: (200.0, "TrainJobs/s"), cpu: (1.0, unit)}),
+            found(**{rate: (220.0, "TrainJobs/s"), cpu: (1.2, unit)}),
+        ],
+        "go-2.1.0": [
+            found(**{rate: (100.0, "TrainJobs/s"), cpu: (2.0, unit)}),
+            found(**{rate: (110.0, "TrainJobs/s"), cpu: (2.0, unit)}),
+        ],
+    }
+    return contest.combine("burst", whole)
+
+
+def test_the_table_has_a_column_for_each_program_with_ratios_and_their_spans() -> None:
+    assert summary.table(measured()) == [
+        "| figure | this manager | ratio to go-2.1.0; its figure | goal |",
+        "| --- | --- | --- | --- |",
+        "| CPU of the manager, created | 1.1 CPU s/1,000 jobs (1–1.2) | 0.55 (0.5–0.6); 2 | ≤ 0.5 |",  # noqa: RUF001
+        "| burst: rate | 210 TrainJobs/s (200–220) | 2.00 (2–2); 105 |  |",  # noqa: RUF001
+    ]
+
+
+def test_a_chart_beside_a_go_manager_has_the_ratio_and_both_figures(tmp_path: Path) -> None:
+    (path,) = charts.draw(tmp_path, measured())
+    assert path.name == "burst-go-2-1-0.svg"
+    assert "210 : 105 TrainJobs/s" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
