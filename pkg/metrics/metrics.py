@@ -123,10 +123,11 @@ class TrainJobPhases:
             return
         kind, name = named if named[0] in _RUNTIME_KINDS else (OTHER, OTHER)
         names = self._by_runtime[kind]
+        is_full = len(names) - (OTHER in names) >= MOST_RUNTIMES
+        if name not in names and (is_full or len(name) > _LONGEST_NAME):
+            name = OTHER
         if name not in names:
-            if len(name) > _LONGEST_NAME or len(names) - (OTHER in names) >= MOST_RUNTIMES:
-                name = OTHER
-            series = names.setdefault(name, {})
+            series = names[name] = {}
             for each in Phase:
                 series[each] = TRAIN_JOBS_BY_RUNTIME.labels(kind, name, each)
         self._observed[key] = phase, named, (kind, name)
