@@ -80,8 +80,7 @@ class LwsGrouper(DelegatingGrouper):
             metadata.name += f"-group-{atoi(pod.labels[GROUP_INDEX_LABEL])}"
         role = _LEADER if _is_leader(pod) else _WORKERS
         if role in elsewhere:  # the pod's own template names another scheduler
-            metadata.name += f"-{role}"
-            metadata.min_available, metadata.sub_groups = 1, []
+            metadata.set_apart(role)
 
 
 def _bound_elsewhere(lws: Unstructured, pod: Pod) -> set[str]:

@@ -67,6 +67,11 @@ class Metadata:
     ignored: str = field(default="", compare=False)
     """A field of the workload that has no effect, and why."""
 
+    def set_apart(self, part: str) -> None:
+        """Make this the group of a part of the owner whose pods wait neither for each other nor for the other parts."""
+        self.name += f"-{part}"
+        self.min_available, self.sub_groups = 1, []
+
     def find_sub_group_for_pod(self, namespace: str, name: str) -> SubGroupMetadata | None:
         """Return the first subgroup that refers to the pod, or None."""
         if namespace != self.namespace:

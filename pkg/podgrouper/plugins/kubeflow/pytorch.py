@@ -44,8 +44,7 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, elsewhere, self._rules)
         role = pod.labels.get(REPLICA_TYPE_LABEL)
         if role in {name.lower() for name in elsewhere}:  # the pod's own template names another scheduler
-            metadata.name += f"-{role}"
-            metadata.min_available, metadata.sub_groups = 1, []
+            metadata.set_apart(role)
 
 
 def _sub_groups(

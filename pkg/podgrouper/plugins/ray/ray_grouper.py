@@ -81,8 +81,7 @@ class RayGrouper(ReadingGrouper):
             if label in parts:
                 parts[label].pods_references.append(pod.name)
             elif label is not None and not runs_in(pod, metadata.name):
-                metadata.name += f"-{fitting(label)}"
-                metadata.min_available, metadata.sub_groups = 1, []
+                metadata.set_apart(fitting(label))
             else:
                 _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=label)
         return metadata
