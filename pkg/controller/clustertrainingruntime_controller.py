@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Final
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.runtime import indexer
 from pkg.util import trainjob
 
 from .trainingruntime_controller import RuntimeReconciler
@@ -24,5 +23,4 @@ class ClusterTrainingRuntimeReconciler(RuntimeReconciler):
 
     kind = ClusterTrainingRuntime
     name = NAME
-    index = indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY
     refers = staticmethod(trainjob.runtime_ref_is_cluster_training_runtime)

@@ -16,12 +16,11 @@ import controller_runtime as ctrl
 from controller_runtime import client, event, handler, log, predicate
 from controller_runtime.cache import CacheError
 from controller_runtime.controller import controllerutil
-from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import indexer
 from pkg.util import trainjob
@@ -52,10 +51,8 @@ class RuntimeReconciler:
     The controller watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
     """
 
-    kind: type[Object]
+    kind: type[TrainingRuntime | ClusterTrainingRuntime]
     name: str
-    index: str
-    """The cache index that finds TrainJobs by the name of a runtime of this kind."""
     refers: Callable[[trainjob.Reference], bool]
     """Returns True if a reference names this kind."""
 
@@ -76,9 +73,8 @@ class RuntimeReconciler:
         if self._protects:
             if guarded is not deleted:
                 return ctrl.Result()  # correct with and without references
-            jobs = await self._client.list(
-                TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
-            )
+            fields = {indexer.TRAIN_JOBS_OF[self.kind]: request.name}
+            jobs = await self._client.list(TrainJob, namespace=request.namespace, fields=fields, limit=1)
             wanted = bool(jobs)
         if wanted is not guarded:
             changed = runtime.deep_copy()
@@ -133,5 +129,4 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
 
     kind = TrainingRuntime
     name = NAME
-    index = indexer.TRAIN_JOB_RUNTIME_REF_KEY
     refers = staticmethod(trainjob.runtime_ref_is_training_runtime)

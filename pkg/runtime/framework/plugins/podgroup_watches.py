@@ -102,15 +102,11 @@ async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJo
 async def gang_scheduled_train_jobs(client: Reader, is_gang: IsGang) -> list[TrainJob]:
     """Return the TrainJobs of runtimes for which ``is_gang`` returns True."""
     found: list[TrainJob] = []
-    for runtime in await client.list(TrainingRuntime):
-        if (policy := runtime.spec.pod_group_policy) is not None and is_gang(policy):
-            fields = {index.TRAIN_JOB_RUNTIME_REF_KEY: runtime.name}
-            found += await client.list(TrainJob, namespace=runtime.namespace, fields=fields)
-    for shared in await client.list(ClusterTrainingRuntime):
-        if (policy := shared.spec.pod_group_policy) is not None and is_gang(policy):
-            found += await client.list(
-                TrainJob, fields={index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY: shared.name}
-            )
+    for kind, key in index.TRAIN_JOBS_OF.items():
+        for runtime in await client.list(kind):
+            if (policy := runtime.spec.pod_group_policy) is not None and is_gang(policy):
+                fields = {key: runtime.name}
+                found += await client.list(TrainJob, namespace=runtime.namespace, fields=fields)
     return found
 
 
