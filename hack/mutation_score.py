@@ -4,8 +4,8 @@
 
 cosmic-ray makes the edits and keeps the results, but it draws no sample of the 60,000 edits, and runs the same tests
 for each. Here, tests that are named like the edited module come first, then the other tests in the folder that mirrors
-its package, then the parity tests of the manager or the other unit tests of the library or the tool, until one fails or
-their CPU time is used up.
+its package, also those that start processes but no API server, then the parity tests of the manager or the other unit
+tests of the library or the tool, until one fails or their CPU time is used up.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 SECONDS = 60
 ADDRESS_SPACE = 8 << 30
 """Memory limit of the tests, because an edit may make a loop allocate without end."""
+WITHOUT_SERVER = "not (integration or e2e or fault)"
 NEVER_RUN = "core/ReplaceBinaryOperator_BitOr_"  # mostly edits of annotations, which are not evaluated
 
 
@@ -51,22 +52,30 @@ def draw(session: Path, seed: int, count: int) -> None:
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
-    """Return the folder in which pytest runs for a file, and its arguments: the package's unit tests, then others."""
+    """Return the folder in which pytest runs for a file, and its arguments: the package's tests, then others."""
     *packages, module = Path(file).with_suffix("").parts
     apart = packages[0] != "pkg"  # the root package is in the folder of a separate project
     house = root / packages[0] if apart else root
     packages = packages[1 + apart :]
-    folder = house / "test/unit"
-    while packages and (folder / packages[0]).is_dir():
-        folder /= packages.pop(0)
-    names = [*packages, *([] if module == "__init__" else [module])]
+    folder, rest = _mirror(house / "test/unit", packages)
+    names = [*rest, *([] if module == "__init__" else [module])]
     like = [f"test_*{name.strip('_')}*.py" for name in reversed(names)]
     # The files are given one by one, because pytest would run the files of a folder in another order.
     files = sorted(folder.rglob("test_*.py"), key=lambda path: (not any(map(path.match, like)), path))
+    with_processes, rest = _mirror(house / "test/integration", packages)
+    if apart and not rest:  # those of the manager need an API server
+        files += sorted(with_processes.glob("test_*.py"))
     others = (
         sorted({*(house / "test/unit").rglob("test_*.py")} - {*files}) if apart else [house / "test/parity"]
     )
     return house, [str(path.relative_to(house)) for path in (*files, *others)]
+
+
+def _mirror(folder: Path, packages: Sequence[str]) -> tuple[Path, Sequence[str]]:
+    """Return the folder of the innermost package that has one, and the names of the packages inside it."""
+    while packages and (folder / packages[0]).is_dir():
+        folder, packages = folder / packages[0], packages[1:]
+    return folder, packages
 
 
 def judge(root: Path, file: str) -> int:
@@ -74,7 +83,7 @@ def judge(root: Path, file: str) -> int:
     house, paths = selected(file, root)
     limits = ["prlimit", f"--cpu={SECONDS}:{SECONDS + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
     # A test in an endless loop fails before the CPU time of all tests is used up.
-    options = ["-x", "-q", "-m", "not slow", f"--timeout={SECONDS / 2}"]
+    options = ["-x", "-q", "-m", WITHOUT_SERVER, f"--timeout={SECONDS / 2}"]
     pytest = [sys.executable, "-m", "pytest", *options, *paths]
     houses = (root, root / "controller-runtime", root / "trainerctl")
     environment = {**os.environ, "PYTHONPATH": ":".join(map(str, houses))}
