@@ -7,7 +7,6 @@ import anyio
 from prometheus_client import Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.parser import text_string_to_metric_families
 
 import controller_runtime
 from controller_runtime import metrics
@@ -73,11 +72,7 @@ def test_the_text_has_no_created_series_and_whole_bounds_without_a_point() -> No
 
 async def test_the_tasks_of_the_loop_are_counted_and_a_finished_one_is_not() -> None:
     def tasks() -> float:
-        (family,) = [
-            each
-            for each in text_string_to_metric_families(metrics.render().decode())
-            if each.name == "python_asyncio_tasks"
-        ]
+        (family,) = metrics.REGISTRY.restricted_registry(["python_asyncio_tasks"]).collect()
         return family.samples[0].value
 
     before = tasks()
