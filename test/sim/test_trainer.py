@@ -11,7 +11,7 @@ from http import HTTPStatus
 import anyio
 import pytest
 from controller_runtime import simtest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.simtest import Simulation
 
 from pkg import features
@@ -22,7 +22,7 @@ from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
 from testkit.sim.cluster import world
 from testkit.sim.finalizercontrollers import FinalizerControllers
-from testkit.sim.managers import Writes, check_managers, revoke
+from testkit.sim.managers import Writes, check_managers, renew, revoke
 from testkit.sim.replacingusers import ReplacingUsers
 from testkit.sim.restchecks import RestChecks
 from testkit.sim.rules import Rules
@@ -192,3 +192,23 @@ def test_a_result_that_comes_late_is_noticed() -> None:
 
     outcome = simtest.run(late, 1, steps=[], minutes=0.5, faults=0.0)
     assert str(outcome.failure) == "nothing follows an event within 10 s: the completion of a JobSet"
+
+
+def test_what_a_new_process_makes_good_is_noticed() -> None:
+    async def lose(sim: Simulation) -> None:
+        await users.create(sim, random.Random(1), "job", "mpi", suspend=True)
+        await anyio.sleep(30.0)
+        table, (child,) = sim.server.table(ConfigMap), sim.server.objects(ConfigMap)
+        with sim.server.watches.delays.during(lambda watch: 600.0 if watch.table is table else 0.0):
+            await sim.client().delete(ConfigMap.from_dict(child))
+            await renew(sim)
+
+    def prepare(sim: Simulation) -> None:
+        administrators = Administrators(world(sim, pods_fail=0.0))
+        sim.finally_(administrators.install)
+        sim.finally_(lose)
+
+    users = Users(1)
+    failure = str(simtest.run(prepare, 1, steps=[], minutes=0.5, faults=0.0).failure)
+    assert failure.startswith("a new process writes in a cluster at rest: ")
+    assert "PATCH /api/v1/namespaces/default/configmaps/job-mpi-hostfile" in failure

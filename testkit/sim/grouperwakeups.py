@@ -21,6 +21,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.scheduling import v1beta1
 from pkg.constants import kai
+from testkit.sim.managers import renew
 from testkit.sim.objects import by_name, owned
 from testkit.sim.wakeups import SOON, within
 from testkit.sim.workloads import RayCluster, Workloads
@@ -54,9 +55,15 @@ class GrouperWakeups:
             for kind in kinds if script in (self.relabel, self.delete_group) else [RayCluster]:
                 sim.record("wakeups", f"{script.__name__} {kind.gvk.kind}")
                 await script(kind)
+                await self._renew()
         for alone in (self.resize_gang, self.copy_pod_of_gang, self.replace_crd, self.change_durations):
             sim.record("wakeups", alone.__name__)
             await alone()
+            await self._renew()
+
+    async def _renew(self) -> None:
+        await anyio.sleep(_QUIET)
+        await renew(self._sim)
 
     async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
         """Create a workload with pods, and wait until nothing happens any more."""

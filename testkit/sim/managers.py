@@ -28,10 +28,12 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.podgrouper import PodReconciler
-from testkit.sim.objects import by_uid, controller, is_true
+from testkit.sim.objects import by_uid, controller, is_true, overdue
 
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
+_UNTIL_LED = 90.0
+"""For this many seconds, new processes are observed: one of them leads, and has reconciled everything."""
 _UNSEEN = 5.0
 """For this many seconds, the manager must not delete a JobSet that JobSet's controller has not seen yet."""
 _OF_NO_OBJECT = "1"
@@ -184,6 +186,30 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
         sim.server.denied.discard(entry)
 
 
+def writes(sim: Simulation, since: int) -> list[str]:
+    """Return the writes of managers in the timeline, from a line on, except those of events and leases."""
+    return [
+        str(line)
+        for line in sim.timeline[since:]
+        if line.actor.startswith("manager")
+        and line.text.startswith(("POST", "PUT", "PATCH", "DELETE"))
+        and "/leases" not in line.text
+        and "/events" not in line.text
+    ]
+
+
+async def renew(sim: Simulation) -> None:
+    """Check a cluster at rest: managers that start now write nothing, so nothing was forgotten, or done too much."""
+    for name in [*sim.managers]:
+        sim.kill(name)
+    await anyio.sleep(1.0)
+    lines, ended = len(sim.timeline), overdue(sim)
+    await anyio.sleep(_UNTIL_LED)
+    if overdue(sim) == ended:
+        written = writes(sim, lines)
+        assert not written, f"a new process writes in a cluster at rest: {written[0]}"
+
+
 async def check_managers(sim: Simulation) -> None:
     """Check a cluster at rest: readiness reports no problem, and finished TrainJobs and deleted pods are forgotten."""
     for name, manager in ready(sim):
@@ -197,6 +223,7 @@ async def check_managers(sim: Simulation) -> None:
                 assert not left, f"pods are remembered too long: {name} {sorted(left)}"
     if sim.failures:
         raise sim.failures[0]
+    await renew(sim)
 
 
 def _check_trackers(sim: Simulation, name: str, reconciler: TrainJobReconciler) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.simtest import LOOP_START, Simulation
 
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
 Document = dict[str, Any]
 _CALM: Final = 0.8
 """The fraction of a life after which users and faults do nothing, so that the cluster must come to rest."""
@@ -97,6 +99,11 @@ def is_overdue(job: Document) -> bool:
     conditions = job.get("status", {}).get("conditions") or []
     reasons = [each["reason"] for each in conditions if each["type"] == "Failed" and each["status"] == "True"]
     return reasons == ["DeadlineExceeded"] and "activeDeadlineSeconds" in job["spec"]
+
+
+def overdue(sim: Simulation) -> set[str]:
+    """Return the uids of the TrainJobs whose deadlines have passed."""
+    return {job["metadata"]["uid"] for job in sim.server.objects(TrainJob) if is_overdue(job)}
 
 
 def is_suspended(document: Document) -> bool:

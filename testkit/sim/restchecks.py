@@ -20,6 +20,7 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from testkit.sim.administrators import Administrators
+from testkit.sim.managers import writes
 from testkit.sim.objects import (
     by_name,
     controller,
@@ -27,6 +28,7 @@ from testkit.sim.objects import (
     is_overdue,
     is_suspended,
     is_true,
+    overdue,
     owned,
     refusals_expected,
 )
@@ -116,18 +118,11 @@ class RestChecks:
             while sim.loop.time() < self._last + _QUIET:
                 await anyio.sleep(1.0)
                 assert sim.loop.time() < until, "the cluster does not come to rest"
-            lines, ended = len(sim.timeline), _overdue(sim)
+            lines, ended = len(sim.timeline), overdue(sim)
             await anyio.sleep(30.0)
-            if _overdue(sim) == ended:
+            if overdue(sim) == ended:
                 break
-        written = [
-            line
-            for line in sim.timeline[lines:]
-            if line.actor.startswith("manager")
-            and not line.text.startswith("GET")
-            and "/leases" not in line.text
-            and "/events" not in line.text
-        ]
+        written = writes(sim, lines)
         assert not written, f"a write in a quiet cluster: {written[0]}"
 
     async def _waits_for_suspension(self, sim: Simulation, job: Document) -> bool:
@@ -237,11 +232,6 @@ def _without_labels(child: Any) -> Any:
     if child is None:
         return None
     return {**child, "metadata": {k: v for k, v in child["metadata"].items() if k != "labels"}}
-
-
-def _overdue(sim: Simulation) -> set[str]:
-    """Return the uids of the TrainJobs whose deadlines have passed."""
-    return {job["metadata"]["uid"] for job in sim.server.objects(TrainJob) if is_overdue(job)}
 
 
 def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:

@@ -43,6 +43,7 @@ from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from testkit.sim import runtimes
 from testkit.sim.cluster import HELD
+from testkit.sim.managers import renew
 from testkit.sim.objects import by_name, is_deleted, is_overdue, is_suspended, is_true, owned
 from testkit.sim.trainers import Trainers, authority, install_authority
 
@@ -457,6 +458,7 @@ class Wakeups:
             )
             await self._touch(job)
             assert is_overdue(self._now(job)), "a TrainJob that failed at its deadline has another reason now"
+        await self._within(lambda: not owned(self._sim, JobSet, job), "a retry, by its timer", _LONG)
 
     @contextmanager
     def _denied(self, resource: str = "jobsets.jobset.x-k8s.io", *verbs: str) -> Iterator[None]:
@@ -939,3 +941,5 @@ async def play(
     for script in scripts:
         sim.record("wakeups", script.__name__)
         await script(wakeups)
+        await anyio.sleep(_QUIET)
+        await renew(sim)
