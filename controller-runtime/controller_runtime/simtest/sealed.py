@@ -20,6 +20,7 @@ import asyncio
 import datetime as datetimes
 import functools
 import importlib.metadata
+import logging
 import os
 import random
 import socket
@@ -48,7 +49,7 @@ EPOCH: Final = 1_767_225_600.0 - LOOP_START
 _NOTHING: Final = -100
 """A verbosity so low that no message is logged."""
 # Reading this name loads structlog. During a run, the import would use the random numbers of the run.
-_log_verbosity: Final = log.verbosity
+_LOADED: Final = log.verbosity
 _RealDatetime = datetimes.datetime
 
 
@@ -221,12 +222,13 @@ def _library() -> str | None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no logs, because a run would spend most of its time on them."""
-    before = _log_verbosity()
+    loggers = logging.getLogger("controller_runtime")
+    before = loggers.level  # unlike the verbosity, it says if the level is that of the root logger
     log.limit(_NOTHING)
     try:
         yield
     finally:
-        log.limit(before)
+        loggers.setLevel(before)
 
 
 def _refuse(act: str) -> Callable[..., Any]:

@@ -5,6 +5,7 @@
 import asyncio
 import itertools
 import json
+import logging
 import random
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from controller_runtime import simtest
+from controller_runtime import log, simtest
 from controller_runtime.simtest import lives
 from controller_runtime.simtest.__main__ import load, main
 from controller_runtime.simtest.lives import FailingLife, first_failure
@@ -64,6 +65,12 @@ def test_faults_hit_the_managers() -> None:
     lives = [simtest.run(labelled, seed, minutes=5) for seed in range(3)]
     lines = {(line.actor[:8], line.text) for life in lives for line in life.timeline}
     assert ("manager-", "killed") in lines
+
+
+def test_after_a_life_the_root_logger_still_decides_what_is_written() -> None:
+    simtest.run(labelled, 1, minutes=0.1)
+    logging.root.setLevel(logging.INFO)
+    assert log.logger_from("x").enabled(log.INFO)
 
 
 def test_a_test_of_a_scenario_fails_with_the_report(
