@@ -135,9 +135,10 @@ test-unit: $(VENV)/.dev ## Run the unit tests and compare with the recorded resu
 ORDER ?=
 .PHONY: test-order
 test-order: $(VENV)/.dev ## Run the unit tests in a random order, each night in another one; ORDER=17 for one order
-	@seed="$(or $(ORDER),$$RANDOM)"; echo "ORDER=$$seed"; \
+	@seed="$(or $(ORDER),$$RANDOM)"; echo "ORDER=$$seed"; failed=0; \
 	for house in $(LIBRARY) $(TOOL) .; do (cd $$house; \
-		$(abspath $(BIN))/pytest --numprocesses $(WORKERS) --dist load --random-order-bucket=global --random-order-seed=$$seed test/unit $(PYTEST_ARGS)); done
+		$(abspath $(BIN))/pytest --numprocesses $(WORKERS) --dist load --random-order-bucket=global --random-order-seed=$$seed test/unit $(PYTEST_ARGS)) \
+		|| failed=1; done; exit $$failed
 
 .PHONY: test-clusters
 test-clusters: slow-programs ## Run on one release of Python in CI: all tests of `make test` and `make test-slow` that `make check` leaves out
