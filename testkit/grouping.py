@@ -20,9 +20,8 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, LazyObject, Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
-from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Rules, Settings, new_plugins_hub
+from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, Rules, Settings, fixed, new_plugins_hub
 from pkg.podgrouper.podgroup import Handler, Metadata
-from pkg.podgrouper.servedrules import fixed
 from testkit.recorder import Recorder
 
 

@@ -13,6 +13,7 @@ from .pod_controller import keeps_group as keeps_group
 from .podgroup import Rules as Rules
 from .podgrouper import Grouping as Grouping
 from .podgrouper import PodGrouper as PodGrouper
+from .servedrules import fixed as fixed
 from .servedrules import rules_of as rules_of
 from .settings import Settings as Settings
 from .setup import NAME as NAME

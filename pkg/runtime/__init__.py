@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline from a TrainJob and its runtime to objects: its data (Info) and its interface (Runtime)."""
 
+from . import indexer as indexer
 from .interface import GeneratedSecret as GeneratedSecret
 from .interface import ReconcilerBuilder as ReconcilerBuilder
 from .interface import Runtime as Runtime
 from .interface import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .interface import UnsupportedTemplateError as UnsupportedTemplateError
+from .interface import Waiting as Waiting
 from .interface import runtime_for as runtime_for
 from .remarks import Remark as Remark
 from .remarks import about_runtime as about_runtime

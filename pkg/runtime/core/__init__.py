@@ -9,3 +9,4 @@ from .snapshot import snapshot_name as snapshot_name
 from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND as TRAINING_RUNTIME_GROUP_KIND
 from .trainingruntime import RuntimeNotFoundError as RuntimeNotFoundError
 from .trainingruntime import TrainingRuntime as TrainingRuntime
+from .trainingruntime import new_runtime_info as new_runtime_info

@@ -8,7 +8,7 @@ from controller_runtime.client import Client, FieldIndexer, Reader, read_only
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
-from pkg.runtime.framework import core as framework
+from pkg.runtime import framework
 from pkg.runtime.framework.plugins import registry
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.runtime.interface import Runtime

@@ -25,10 +25,9 @@ from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.volcano.v1beta1 import QUEUE_NAME_ANNOTATION_KEY
 from pkg.constants import trainer as constants
+from pkg.runtime import framework, interface, remarks, runtime
 from pkg.runtime import indexer as index
-from pkg.runtime import interface, remarks, runtime
 from pkg.runtime.framework import Observer, PluginError
-from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins.jobset import builder, job_set
 from pkg.util import generations, offload, podtemplate, resources, trainingruntime, trainjob
 

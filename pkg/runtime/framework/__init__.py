@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin framework: the extension points, the plugins, and the Framework that runs them."""
 
+from .core import Framework as Framework
+from .core import new as new
 from .interface import ComponentBuilderPlugin as ComponentBuilderPlugin
 from .interface import CustomValidationPlugin as CustomValidationPlugin
 from .interface import EnforceMLPolicyPlugin as EnforceMLPolicyPlugin

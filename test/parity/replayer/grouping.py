@@ -24,12 +24,12 @@ from pkg.podgrouper import (
     PodGrouper,
     PodReconciler,
     Settings,
+    fixed,
     new_plugins_hub,
 )
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.podgrouper.servedrules import fixed
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder

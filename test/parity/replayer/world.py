@@ -14,7 +14,7 @@ from controller_runtime.fake import Call, FakeClient, FakeSubResource
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import StatusError
 
-from pkg.apis import scheme
+from pkg.apis import default_scheme
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, core
@@ -26,7 +26,7 @@ NOW: Final = datetime(2077, 7, 7, 7, 7, 7, tzinfo=UTC)
 """The time of the clock. No input contains it, so the run has set each field that does. Future deadlines are later."""
 
 _CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
-_SCHEME: Final = scheme.default_scheme()
+_SCHEME: Final = default_scheme()
 
 
 class Cluster(FakeClient):

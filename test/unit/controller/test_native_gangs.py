@@ -21,9 +21,8 @@ from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.applier import Memories
 from pkg.controller.reports import LONG, Reports
-from pkg.runtime import Runtime
+from pkg.runtime import Runtime, Waiting
 from pkg.runtime.framework import UnavailableError
-from pkg.runtime.interface import Waiting
 from testkit.recorder import Recorder
 from testkit.trainjobs import KEY, START, WORKLOAD, ReconcilerWorld, built_world, suspended_world, world
 

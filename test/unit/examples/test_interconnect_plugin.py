@@ -27,7 +27,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.core import TrainingRuntime
-from pkg.runtime.framework.core import Framework
+from pkg.runtime.framework import Framework
 from pkg.runtime.framework.plugins.registry import new_registry
 from pkg.webhooks import TrainJobWebhook
 from testkit.builders import (

@@ -6,8 +6,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the exported modules; a container's shim, which has no site-packages, cannot load them
     from . import access as access
     from . import cluster as cluster
+    from . import components as components
+    from . import kai as kai
     from . import manifests as manifests
+    from . import names as names
     from . import nodes as nodes
     from . import options as options
+    from . import prometheus as prometheus
     from . import state as state
     from . import tools as tools

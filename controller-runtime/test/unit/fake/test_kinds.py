@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from controller_runtime.apis import default_scheme
 from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
 from controller_runtime.machinery import GVK, Object, Struct, crd, errors, unstructured
 from ctrl_testkit import combined

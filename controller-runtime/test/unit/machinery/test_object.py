@@ -11,9 +11,9 @@ import pydantic
 import pytest
 from pydantic import Field
 
+from controller_runtime.apis import default_scheme
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.machinery import (
     GVK,
     Object,

@@ -21,7 +21,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.constants import trainer as constants
 from pkg.runtime import Info, UnsupportedTemplateError, core, framework, runtime_for, template_spec_apply
-from pkg.runtime.framework.core import Framework
+from pkg.runtime.framework import Framework
 from pkg.runtime.framework.plugins.jobset import JobSetPlugin
 from pkg.runtime.framework.plugins.torch import Torch
 from testkit.builders import (

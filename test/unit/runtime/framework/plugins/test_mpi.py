@@ -19,8 +19,8 @@ from controller_runtime.workqueue import PriorityQueue
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
 from pkg.runtime import core as runtimes
+from pkg.runtime import framework
 from pkg.runtime.framework import PluginError
-from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import jobset, mpi, sshkeys
 from pkg.util import trainjob
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec

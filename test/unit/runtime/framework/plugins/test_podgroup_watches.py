@@ -32,7 +32,7 @@ from pkg.apis.trainer.v1alpha1 import (
 )
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.runtime import core as runtimes
-from pkg.runtime.framework import core as framework
+from pkg.runtime import framework
 from pkg.runtime.framework.plugins import coscheduling, podgroup_watches, volcano
 from pkg.runtime.framework.plugins.workload import served
 from testkit.builders import (

@@ -12,7 +12,8 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import MLPolicy, Trainer, TrainingRuntimeSpec
 from pkg.runtime import core as runtimes
-from pkg.runtime.framework import PluginError, core
+from pkg.runtime import framework
+from pkg.runtime.framework import PluginError
 from pkg.runtime.framework.plugins import registry, trainjobstatus
 from pkg.util import trainjob
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
@@ -45,8 +46,8 @@ async def build(
     client: FakeClient, cfg: Configuration | None = None, spec: TrainingRuntimeSpec = SPEC
 ) -> list[Object]:
     gates = features.resolve({features.TRAIN_JOB_STATUS: True})
-    framework = await core.new(client, registry.new_registry((), gates), client, cfg or enabled())
-    return await runtimes.TrainingRuntime(framework, client).objects_from(spec, JOB)
+    pipeline = await framework.new(client, registry.new_registry((), gates), client, cfg or enabled())
+    return await runtimes.TrainingRuntime(pipeline, client).objects_from(spec, JOB)
 
 
 def job_set(objects: list[Object]) -> JobSet:

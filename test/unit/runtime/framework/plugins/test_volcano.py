@@ -10,7 +10,7 @@ from controller_runtime.client import Reader, interceptor
 from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, VolcanoPodGroupPolicySource
-from pkg.runtime.core.trainingruntime import new_runtime_info
+from pkg.runtime.core import new_runtime_info
 from pkg.runtime.framework.plugins.volcano import Volcano
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 

@@ -7,7 +7,7 @@ from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob
 from pkg.runtime import core as runtimes
-from pkg.runtime.framework import core as framework
+from pkg.runtime import framework
 from pkg.runtime.framework.plugins import jobset, torch
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 

@@ -14,12 +14,11 @@ from controller_runtime.rest import PublishedSchema
 from pkg.apis.jobset.v1alpha2 import DependsOn, JobSet, JobSetSpec, ReplicatedJob, StartupPolicy
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, TrainJob
-from pkg.runtime import Info, template_spec_apply
-from pkg.runtime.core.trainingruntime import new_runtime_info
+from pkg.runtime import Info, Waiting, template_spec_apply
+from pkg.runtime.core import new_runtime_info
 from pkg.runtime.framework import PluginError, UnavailableError
 from pkg.runtime.framework.plugins.workload import Workload
 from pkg.runtime.framework.plugins.workload.served import Served
-from pkg.runtime.interface import Waiting
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
 
 WORKLOAD = PodGroupPolicy.from_dict({"workload": {}})
