@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers of a kind: each receives every change, in order, and the objects that existed before."""
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -74,6 +75,23 @@ class TestHandlers:
         assert server.heard.take() == []
         await anyio.sleep(2)
         assert server.heard.take() == ["update a 11->11"]
+
+    async def test_get_every_creation_although_a_resync_begins_meanwhile(self, server: Any) -> None:
+        for number in range(100):
+            server.put(f"n{number}")
+        cache = await server.start(resync_period=1000.0, random=lambda: 0.5)
+        informer = await cache.get_informer(ConfigMap)
+        await cache.wait_for_sync(1)
+        added: list[str] = []
+        loop: Any = asyncio.get_running_loop()
+
+        def slow(obj: ConfigMap, _initial: bool) -> None:
+            added.append(obj.name)
+            loop.clock.now += 60.0
+
+        informer.add_event_handler(EventHandlerFuncs(on_add=slow))
+        await anyio.sleep(10_000)
+        assert added == [f"n{number}" for number in range(100)]
 
     async def test_of_one_class_get_one_object_per_event(self, server: Any) -> None:
         cache = await server.start()

@@ -48,6 +48,10 @@ def exported() -> float:
     return value
 
 
+def degraded(kind: type[Object]) -> float | None:
+    return metrics.REGISTRY.get_sample_value("controller_runtime_cache_degraded", kind.gvk._asdict())
+
+
 @pytest.fixture
 async def watching(start: Any) -> cache.Cache:
     """A synced cache of several kinds."""
@@ -167,12 +171,12 @@ async def test_errors_of_one_kind_are_not_an_outage_and_are_reported_when_they_l
     await anyio.sleep(20)
     assert (reports(lines), made.remarks()) == ([], [])
     await anyio.sleep(60)
-    assert (reports(lines), exported()) == (["Kind cannot be listed or watched"], 0)
+    assert (reports(lines), exported(), degraded(Pod)) == (["Kind cannot be listed or watched"], 0, 1)
     (remark,) = made.remarks()
     assert remark == "Pod is degraded: etcd is down"
     broken = False
     await anyio.sleep(70)
-    assert (reports(lines), made.remarks()) == (["Kind is served again"], [])
+    assert (reports(lines), made.remarks(), degraded(Pod)) == (["Kind is served again"], [], 0)
 
 
 async def test_an_outage_ends_with_the_informer_whose_watch_alone_fails(server: Any, start: Any) -> None:
@@ -204,10 +208,6 @@ async def test_a_stopped_cache_reports_no_outage(server: Any, after: float) -> N
 
 
 async def test_the_metric_of_a_kind_that_is_denied_goes_back_when_the_cache_stops(server: Any) -> None:
-    def degraded() -> float | None:
-        labels = dict(zip(("group", "version", "kind"), ConfigMap.gvk, strict=True))
-        return metrics.REGISTRY.get_sample_value("controller_runtime_cache_degraded", labels)
-
     refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not for you"}
     server.faults.extend([lambda _: FakeResponse(403, refusal)] * 1000)
     made = cache.Cache(server.transport)
@@ -215,6 +215,6 @@ async def test_the_metric_of_a_kind_that_is_denied_goes_back_when_the_cache_stop
         await tasks.start(made.start)
         await made.get_informer(ConfigMap)
         await anyio.sleep(30)
-        assert degraded() == 1
+        assert degraded(ConfigMap) == 1
         tasks.cancel_scope.cancel()
-    assert degraded() == 0
+    assert degraded(ConfigMap) == 0

@@ -259,11 +259,14 @@ async def test_a_write_that_hangs_does_not_keep_changes_from_handlers(told: Any,
         await anyio.sleep(0.1)
         assert lines == ["add a theirs"]
         await anyio.sleep(10)
-        written = server.put("a", data={"k": "v"})
+        server.put("a", data={"k": "1"})
+        await anyio.sleep(0.3)
+        assert lines == ["add a theirs", "update a theirs"]
+        written = server.put("a", data={"k": "2"})
         await settle()
         made.remember_write(ConfigMap.from_dict(written))
-        assert lines == ["add a theirs"]
-    assert lines == ["add a theirs", "update a ours"]
+        assert lines == ["add a theirs", "update a theirs"]
+    assert lines == ["add a theirs", "update a theirs", "update a ours"]
 
 
 @pytest.mark.parametrize("answered_first", [True, False], ids=["answer first", "event first"])
