@@ -216,7 +216,8 @@ async def test_an_event_whose_decoding_fails_is_handled_later_and_is_not_blamed_
     assert errors == ["Event could not be handled, it is tried again"]
 
 
-async def test_a_stream_ends_when_its_last_event_is_handled() -> None:
+@pytest.mark.parametrize("open_for", [0, 5], ids=["before its retries", "during its last retry"])
+async def test_a_source_ends_only_when_the_last_event_of_its_stream_is_handled(open_for: float) -> None:
     tries: list[str] = []
 
     async def unlucky(obj: Pod) -> Iterable[Request]:
@@ -228,6 +229,7 @@ async def test_a_stream_ends_when_its_last_event_is_handled() -> None:
 
     async def stream() -> AsyncIterator[GenericEvent[Pod]]:
         yield GenericEvent(make_pod("a"))
+        await anyio.sleep(open_for)
 
     queue: Queue = PriorityQueue()
     await source.Channel(stream(), handler.enqueue_requests_from_map_func(unlucky)).start(queue)
