@@ -18,6 +18,7 @@ class Judge:
 
     def __init__(self) -> None:
         self.users = {"good": "scraper", "nosy": "stranger"}
+        self.attributes: dict[str, Any] = {"uid": "u1", "groups": ["g"], "extra": {"k": ["v"]}}
         self.allowed = {"scraper"}
         self.denied = False
         self.fails: dict[type[Any], Callable[[], Any]] = {}
@@ -29,7 +30,7 @@ class Judge:
             await fail()
         if isinstance(review, TokenReview):
             name = self.users.get(review.spec.token or "")
-            user = {"username": name, "uid": "u1", "groups": ["g"], "extra": {"k": ["v"]}}
+            user = {"username": name, **self.attributes}
             status: dict[str, Any] = (
                 {"authenticated": True, "user": user} if name else {"error": "invalid bearer token"}
             )
@@ -56,10 +57,10 @@ def guarded(judge: Judge) -> Handler:
 
 
 async def ask(
-    guarded: Handler, authorization: str = "Bearer good", path: str = "/metrics"
+    guarded: Handler, authorization: str = "Bearer good", path: str = "/metrics", method: str = "GET"
 ) -> tuple[int, str]:
     headers = {"Authorization": authorization} if authorization else {}
-    answer = await guarded(HTTPRequest(path=path, headers=headers))
+    answer = await guarded(HTTPRequest(method=method, path=path, headers=headers))
     return answer.status, answer.body.decode()
 
 
@@ -143,10 +144,26 @@ async def test_a_denial_is_believed_for_half_a_minute(judge: Judge, guarded: Han
     assert (await ask(guarded, "Bearer nosy"))[0] == 200
 
 
-async def test_a_verdict_holds_for_its_path_only(judge: Judge, guarded: Handler) -> None:
-    await ask(guarded)
-    await ask(guarded, path="/debug")
-    assert judge.count(SubjectAccessReview) == 2
+@pytest.mark.parametrize("other", [{"path": "/debug"}, {"method": "POST"}], ids=["path", "verb"])
+async def test_a_permission_holds_for_its_path_and_verb_only(
+    judge: Judge, guarded: Handler, other: dict[str, str]
+) -> None:
+    assert (await ask(guarded))[0] == 200
+    judge.allowed.clear()
+    assert (await ask(guarded, **other))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "other", [{"uid": "u2"}, {"groups": []}, {"extra": {}}], ids=["uid", "groups", "extra"]
+)
+async def test_a_permission_holds_for_no_other_user_with_that_name(
+    judge: Judge, guarded: Handler, other: dict[str, Any]
+) -> None:
+    judge.users["also good"] = "scraper"
+    assert (await ask(guarded))[0] == 200
+    judge.allowed.clear()
+    judge.attributes |= other
+    assert (await ask(guarded, "Bearer also good"))[0] == 403
 
 
 async def test_made_up_tokens_do_not_fill_the_memory_and_no_token_is_kept(judge: Judge) -> None:
