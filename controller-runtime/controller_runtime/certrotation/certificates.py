@@ -122,7 +122,7 @@ class Certificates:
         self._context = server_context()
         self._served: Material | None = None
         self._proved: tuple[Material, list[str]] | None = None
-        self._trusted: tuple[bytes, float] = (b"", 0.0)
+        self._trusted: tuple[object, float] = (None, 0.0)
         self._ready = anyio.Event()
         self._changed = anyio.Event()
         self._problem = "the Secret has not been read yet"
@@ -274,11 +274,13 @@ class Certificates:
         served = self._served.ca_crt if self._served is not None else b""
         for configuration in configs:
             if configurations.trust(configuration, material.ca_crt, served, self._now(), self._options.since):
-                self._trusted = (b"", 0.0)
                 await cluster.client.update(configuration)
                 _log.info("Webhook configuration trusts the authority", name=configuration.name)
-        if self._trusted[0] != material.ca_crt:
-            self._trusted = (material.ca_crt, anyio.current_time())
+        # A configuration may have lost the authority, and another replica may have added it again. Whoever adds the
+        # authority also writes the annotation.
+        trusted = material.ca_crt, [each.annotations.get(self._options.since) for each in configs]
+        if self._trusted[0] != trusted:
+            self._trusted = (trusted, anyio.current_time())
 
     # Serving.
 
