@@ -19,6 +19,7 @@ from controller_runtime.machinery.errors import NotFoundError
 
 Start = Callable[..., Callable[[], list[str]]]
 NS = 1_700_000_000_123_456_789
+SECOND = NS - NS % 1_000_000_000
 
 
 @pytest.fixture
@@ -98,20 +99,23 @@ def caught(error: Exception) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("flag", "ts"),
+    ("flag", "ns", "ts"),
     [
-        ("epoch", NS / 1e9),
-        ("millis", NS / 1e6),
-        ("nanos", NS),
-        ("nano", NS),
-        ("iso8601", "2023-11-14T22:13:20.123Z"),
-        ("rfc3339", "2023-11-14T22:13:20Z"),
-        ("RFC3339Nano", "2023-11-14T22:13:20.123456789Z"),
+        ("epoch", NS, NS / 1e9),
+        ("millis", NS, NS / 1e6),
+        ("nanos", NS, NS),
+        ("nano", NS, NS),
+        ("iso8601", NS, "2023-11-14T22:13:20.123Z"),
+        ("iso8601", SECOND + 7_000_000, "2023-11-14T22:13:20.007Z"),
+        ("rfc3339", NS, "2023-11-14T22:13:20Z"),
+        ("RFC3339Nano", NS, "2023-11-14T22:13:20.123456789Z"),
+        ("RFC3339Nano", SECOND + 7_000_000, "2023-11-14T22:13:20.007Z"),
+        ("RFC3339Nano", SECOND, "2023-11-14T22:13:20Z"),
     ],
 )
-def test_time_is_written_as_the_flag_says(flag: str, ts: object) -> None:
+def test_time_is_written_as_the_flag_says(flag: str, ns: int, ts: object) -> None:
     stream = io.StringIO()
-    log.configure(log.Options.from_flags(time_encoding=flag), stream=stream, now_ns=lambda: NS)
+    log.configure(log.Options.from_flags(time_encoding=flag), stream=stream, now_ns=lambda: ns)
     log.logger_from().info("x")
     assert json.loads(stream.getvalue())["ts"] == ts
 

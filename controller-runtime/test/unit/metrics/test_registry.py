@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import math
 import re
 from pathlib import Path
 
 import anyio
+import pytest
 from prometheus_client import Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics import MetricWrapperBase
@@ -54,11 +56,33 @@ def test_the_content_type_is_that_of_the_text_format() -> None:
     assert metrics.CONTENT_TYPE == CONTENT_TYPE_PLAIN_0_0_4
 
 
-def test_queue_buckets_are_gos_floats() -> None:
-    assert metrics.exponential_buckets(10e-9, 10, 12) == (
-        1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001,
-        0.01, 0.1, 1.0, 10.0, 100.0, 1000.0,
-    )  # fmt: skip
+# fmt: off
+FINE = [
+    1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10, 100, 1000,
+]
+COARSE = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 1.75,
+    2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("histogram", "bounds"),
+    [
+        pytest.param(metrics.WORKQUEUE_QUEUE_DURATION, FINE, id="queue"),
+        pytest.param(metrics.WORKQUEUE_WORK_DURATION, FINE, id="work"),
+        pytest.param(metrics.WEBHOOK_LATENCY, FINE, id="webhook"),
+        pytest.param(metrics.RECONCILE_TIME, COARSE, id="reconcile"),
+    ],
+)
+def test_the_bounds_of_durations_are_gos_floats(histogram: Histogram, bounds: list[float]) -> None:
+    labels = ["bounds"] * len(histogram._labelnames)
+    histogram.labels(*labels)
+    (family,) = histogram.collect()
+    histogram.remove(*labels)
+    ours = [sample.labels for sample in family.samples if "bounds" in sample.labels.values()]
+    assert [float(each["le"]) for each in ours if "le" in each] == [*bounds, math.inf]
 
 
 def test_the_text_has_no_created_series_and_whole_bounds_without_a_point() -> None:
