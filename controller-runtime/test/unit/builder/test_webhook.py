@@ -110,3 +110,12 @@ async def test_every_version_that_the_scheme_knows_must_convert() -> None:
     mgr = manager_of(Boat, BoatV1alpha1, BoatV2, Lease)
     with pytest.raises(ValueError, match=r"conversion of Boat\.fleets\.example\.org: no converter for v2$"):
         new_webhook_managed_by(mgr, Boat).with_conversion(BoatV1alpha1).complete()
+
+
+async def test_a_kind_of_the_same_name_in_another_group_need_not_convert() -> None:
+    class RentedBoat(Object, group="rentals.example.org", version="v3", kind="Boat", plural="boats"):
+        """Without a converter."""
+
+    mgr = manager_of(Boat, BoatV1alpha1, RentedBoat)
+    new_webhook_managed_by(mgr, Boat).with_conversion(BoatV1alpha1).complete()
+    assert mgr.webhook_server.paths == ["/convert"]

@@ -59,6 +59,16 @@ async def test_paths_are_exact_and_those_with_a_slash_serve_what_is_below() -> N
         assert (await fetch(f"http://{at}/a/b"))[0] == 404
 
 
+async def test_the_longest_route_above_a_path_serves_it() -> None:
+    async def below(_request: HTTPRequest) -> HTTPResponse:
+        return HTTPResponse.text("below")
+
+    async with serving(Server(LOOPBACK, {"/a/": echo, "/a/b/": below, "/a/b/c": echo})) as at:
+        assert (await fetch(f"http://{at}/a/x"))[1].startswith(b"GET /a/x")
+        assert (await fetch(f"http://{at}/a/b/x"))[1] == b"below"
+        assert (await fetch(f"http://{at}/a/b/c"))[1].startswith(b"GET /a/b/c")
+
+
 async def test_a_request_in_work_is_finished_after_the_stop() -> None:
     began, go_on = anyio.Event(), anyio.Event()
 
