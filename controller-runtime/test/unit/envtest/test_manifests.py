@@ -3,12 +3,16 @@
 """Manifests from files, and webhook configurations for a server on loopback."""
 
 import json
+import math
 from pathlib import Path
 
+import anyio
 import pytest
 
-from controller_runtime.envtest import open_crd, point_at, read_manifests
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import EventuallyError, open_crd, point_at, read_manifests, wait_established
 from controller_runtime.machinery import GVK
+from controller_runtime.rest import FakeResponse, FakeTransport, Request, RESTMapper
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
 
@@ -71,3 +75,48 @@ def test_hooks_are_called_at_the_url_with_their_own_path_and_the_original_is_not
     assert pointed["webhooks"] == [{"name": "a.b.c", "clientConfig": client}]
     assert manifest["metadata"] == {"name": "generic"}
     assert "service" in hook["clientConfig"]
+
+
+class Apiserver:
+    """Serves two of the three versions of a CRD, after some seconds; the CRD is established after some seconds."""
+
+    def __init__(self, established: float, v1: float = 0, v2: float = 0) -> None:
+        self._crd = open_crd(GVK("example.com", "v1", "Boat"))
+        (version,) = self._crd["spec"]["versions"]
+        self._crd["spec"]["versions"] += [
+            {**version, "name": "v2", "storage": False},
+            {**version, "name": "v3", "storage": False, "served": False},
+        ]
+        self._established = established
+        self._shown = {"apiextensions.k8s.io/v1": 0.0, "example.com/v1": v1, "example.com/v2": v2}
+        self._began = anyio.current_time()
+        transport = FakeTransport(self._answer)
+        self.client = LiveClient(transport, RESTMapper(transport))
+
+    @property
+    def age(self) -> float:
+        return anyio.current_time() - self._began
+
+    def _answer(self, request: Request) -> FakeResponse:
+        if request.path.endswith("/customresourcedefinitions/boats.example.com"):
+            conditions = [{"type": "Established", "status": str(self.age >= self._established)}]
+            return FakeResponse(200, {**self._crd, "status": {"conditions": conditions}})
+        if self.age < self._shown.get(request.path.removeprefix("/apis/"), math.inf):
+            return FakeResponse(404, {"kind": "Status", "reason": "NotFound"})
+        crds = {"name": "customresourcedefinitions", "kind": "CustomResourceDefinition", "namespaced": False}
+        boats = {"name": "boats", "kind": "Boat", "namespaced": True}
+        return FakeResponse(200, {"resources": [crds if "apiextensions" in request.path else boats]})
+
+
+@pytest.mark.parametrize("seconds", [(6, 0, 0), (0, 6, 0), (0, 0, 6)], ids=["condition", "stored", "served"])
+async def test_a_crd_is_awaited_until_discovery_shows_every_served_version(seconds: tuple[int, ...]) -> None:
+    server = Apiserver(*seconds)
+    await wait_established(server.client, ["boats.example.com"])
+    assert server.age == pytest.approx(6, abs=0.1)
+
+
+async def test_a_crd_that_is_not_established_in_time_is_named_with_its_conditions() -> None:
+    server = Apiserver(established=40)
+    with pytest.raises(EventuallyError, match=r"CRD boats\.example\.com .*'Established': 'False'"):
+        await wait_established(server.client, ["boats.example.com"], timeout=35)
+    assert server.age == 35

@@ -474,10 +474,22 @@ async def test_requests_are_counted_by_path_and_code() -> None:
     await post(Judge(), review())
     await post(Judge(), b"")
     assert (count("200"), count("400")) == (before[0] + 1, before[1] + 1)
-    assert (
-        metrics.REGISTRY.get_sample_value("controller_runtime_webhook_requests_in_flight", {"webhook": PATH})
-        == 0
-    )
+
+
+async def test_a_request_counts_as_in_flight_until_it_is_answered_or_cancelled() -> None:
+    def in_flight() -> float | None:
+        name = "controller_runtime_webhook_requests_in_flight"
+        return metrics.REGISTRY.get_sample_value(name, {"webhook": PATH})
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(post, Judge(3.0), review())
+        tasks.start_soon(post, Judge(6.0), review())
+        await anyio.sleep(2)
+        assert in_flight() == 2
+        await anyio.sleep(2)
+        assert in_flight() == 1
+        tasks.cancel_scope.cancel()
+    assert in_flight() == 0
 
 
 class Defaults(webhook.CustomDefaulter[ConfigMap]):
