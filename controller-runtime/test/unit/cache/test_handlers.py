@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import anyio
+import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import (
@@ -65,13 +66,16 @@ class TestHandlers:
         await settle()
         assert names == ["n0"]
 
-    async def test_are_shown_everything_again_at_each_resync(self, server: Any) -> None:
+    @pytest.mark.parametrize(("drawn", "after"), [(0.0, 900), (0.5, 1000), (1.0, 1100)])
+    async def test_are_shown_everything_again_at_each_resync(
+        self, server: Any, drawn: float, after: float
+    ) -> None:
         server.put("a")
-        cache = await server.start(resync_period=1000.0, random=lambda: 0.5)
+        cache = await server.start(resync_period=1000.0, random=lambda: drawn)
         (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
         await cache.wait_for_sync(1)
         server.heard.take()
-        await anyio.sleep(999)
+        await anyio.sleep(after - 1)
         assert server.heard.take() == []
         await anyio.sleep(2)
         assert server.heard.take() == ["update a 11->11"]

@@ -476,6 +476,16 @@ async def test_requests_are_counted_by_path_and_code() -> None:
     assert (count("200"), count("400")) == (before[0] + 1, before[1] + 1)
 
 
+async def test_the_latency_of_a_request_is_the_time_until_its_answer() -> None:
+    def total() -> float:
+        name = "controller_runtime_webhook_latency_seconds_sum"
+        return metrics.REGISTRY.get_sample_value(name, {"webhook": PATH}) or 0
+
+    before = total()
+    await post(Judge(3.0), review())
+    assert total() == before + 3
+
+
 async def test_a_request_counts_as_in_flight_until_it_is_answered_or_cancelled() -> None:
     def in_flight() -> float | None:
         name = "controller_runtime_webhook_requests_in_flight"
