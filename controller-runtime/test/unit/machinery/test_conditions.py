@@ -64,7 +64,8 @@ def test_a_given_transition_time_is_kept() -> None:
 
 
 def test_finding_asking_and_removing() -> None:
-    held = [suspended("True"), Condition(type="Failed", status="False", reason="R", message="m")]
+    failed = b'{"type": "Failed", "status": "False", "reason": "R", "message": "m"}'
+    held = [suspended("True"), Condition.from_json(failed)]
     assert conditions.is_true(held, "Suspended")
     assert conditions.is_false(held, "Failed")
     assert not conditions.is_true(held, "Complete")

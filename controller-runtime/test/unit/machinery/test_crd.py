@@ -375,6 +375,28 @@ def test_numbers_of_a_size_are_refused_beyond_it(spec: dict[str, Any], field: st
     assert Sized.from_dict({"spec": largest}).to_dict()["spec"] == largest
 
 
+class Boxes(Struct):
+    listed: list[Annotated[Sizes, Markers(min_properties=1)]] | None = None
+    named: dict[str, Annotated[Sizes, Markers(min_properties=1)]] | None = None
+
+
+class Boxed(Object, group="example.com", version="v1", plural="boxed"):
+    spec: Boxes = Field(default_factory=Boxes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"listed": [{"small": 2**31}]}, "spec.listed[0].small"),
+        ({"named": {"a": {"large": 2**63}}}, "spec.named.a.large"),
+    ],
+)
+def test_numbers_that_go_cannot_read_are_found_in_items_with_markers_of_their_own(
+    spec: dict[str, Any], field: str
+) -> None:
+    assert str(unreadable_in_go(Boxed, {"spec": spec})).startswith(f"{field}: Invalid value")
+
+
 class Templated(Struct):
     whole: ctrl.Unstructured | None = None
     many: list[ctrl.Unstructured] | None = None
