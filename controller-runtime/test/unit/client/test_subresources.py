@@ -111,6 +111,12 @@ async def test_an_eviction_gets_the_name_of_its_pod() -> None:
     assert body["metadata"] == {"name": "p", "namespace": "n"}
 
 
+@pytest.mark.parametrize("name", ["scale", "log"])
+def test_a_name_that_was_computed_has_the_same_client(name: str) -> None:
+    client = LiveClient(Recorder(SCALE))
+    assert type(client.subresource(name[:1] + name[1:])) is type(client.subresource(name))
+
+
 async def test_a_log_is_asked_for_with_its_options() -> None:
     server = Recorder(text="one\ntwo \udcff\n")
     logs = LiveClient(server).subresource("log")
