@@ -77,6 +77,22 @@ def test_an_unknown_operator_of_a_struct_is_named() -> None:
         labels.from_label_selector(struct)
 
 
+@pytest.mark.parametrize(
+    ("operator", "values", "problem"),
+    [
+        ("in", [], "[]: for 'in', 'notin' operators, values set can't be empty"),
+        ("exists", ["b"], '["b"]: values set must be empty for exists and does not exist'),
+        (">", [], "[]: for 'Gt', 'Lt' operators, exactly one value is required"),
+        ("<", ["1", "2"], """["1","2"]: for 'Gt', 'Lt' operators, exactly one value is required"""),
+        ("!=", ["b", "c"], '["b","c"]: exact-match compatibility requires one single value'),
+    ],
+)
+def test_a_wrong_number_of_values_is_refused_as_in_go(operator: str, values: list[str], problem: str) -> None:
+    with pytest.raises(labels.SelectorError) as refused:
+        labels.requirement("a", labels.Operator(operator), values)
+    assert str(refused.value) == f"values: Invalid value: {problem}"
+
+
 @pytest.mark.parametrize("operator", [">", "<"])
 def test_a_number_of_thousands_of_digits_is_refused(operator: str) -> None:
     """Python raises ValueError for an int of more than 4,300 digits."""

@@ -4,9 +4,10 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pydantic
 import pytest
 
-from controller_runtime.machinery.goduration import format_duration, parse_duration
+from controller_runtime.machinery.goduration import Duration, format_duration, parse_duration, seconds
 from controller_runtime.machinery.meta import format_micro_time, format_time, is_time, parse_time
 
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=timezone(timedelta(hours=2)))
@@ -79,3 +80,27 @@ def test_a_duration_is_written_as_go_writes_it(text: str, written: str) -> None:
 def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
+
+
+def test_a_refused_duration_comes_with_an_example() -> None:
+    assert seconds("1m30.5s") == 90.5
+    for text in (None, "5"):
+        with pytest.raises(ValueError, match=f'^"{text or ""}" is not a duration; write it as 15s or 1m30s$'):
+            seconds(text)
+
+
+_DURATION: pydantic.TypeAdapter[timedelta] = pydantic.TypeAdapter(Duration)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("90s", "1m30s"), ("1600ns", "2µs"), ("-1.5us", "-2µs"), (timedelta(seconds=1.5), "1.5s")],
+)
+def test_a_field_of_a_kind_keeps_the_microseconds_of_a_duration(value: object, written: str) -> None:
+    assert _DURATION.dump_python(_DURATION.validate_python(value), mode="json") == written
+
+
+@pytest.mark.parametrize("value", [timedelta.max, timedelta.min, timedelta(microseconds=2**63 // 1000 + 1)])
+def test_a_duration_longer_than_go_represents_is_not_written(value: timedelta) -> None:
+    with pytest.raises(ValueError, match="longer than Go can represent"):
+        _DURATION.dump_python(value, mode="json")
