@@ -232,7 +232,7 @@ class Certificates:
             return data
         data.pop(pki.FORMER, None)
         served = self._served.ca_crt if self._served is not None else b""
-        if former := pki.former_authority(stored.ca_crt, served, current=made.ca_crt, now=now):
+        if former := pki.former_authority(stored.ca_crt, served, now=now):
             data[pki.FORMER] = base64.b64encode(former).decode()
         return data
 

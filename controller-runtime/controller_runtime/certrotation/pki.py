@@ -134,16 +134,15 @@ def inspect(material: Material, names: Collection[str], now: datetime) -> Verdic
     return Verdict()
 
 
-def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes:
-    """Return the first valid authority that differs from the current authority, or an empty value."""
+def former_authority(*candidates: bytes, now: datetime) -> bytes:
+    """Return the first valid authority, or an empty value."""
     for pem in candidates:
         try:
             _check_authority(certificate(pem))
             _check_period("ca.crt", certificate(pem), now)
         except (UnusableError, *_BROKEN):
             continue
-        if pem != current:
-            return pem
+        return pem
     return b""
 
 

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
@@ -190,8 +190,14 @@ def usage(**chosen: bool) -> x509.KeyUsage:
     return x509.KeyUsage(**dict.fromkeys(names, False) | {"digital_signature": True} | chosen)
 
 
-def signed(good: Material, *, of_authority: bool = False, usage: x509.ExtensionType) -> Material:
-    """Return ``good`` with another (extended) key usage in its authority's or its serving certificate."""
+def signed(
+    good: Material,
+    oid: x509.ObjectIdentifier,
+    value: x509.ExtensionType | None = None,
+    *,
+    of_authority: bool = False,
+) -> Material:
+    """Return ``good`` with another value of an extension of a certificate, or without this extension."""
     old = pki.certificate(good.ca_crt if of_authority else good.tls_crt)
     key: Any = serialization.load_pem_private_key(good.ca_key, None)
     public: Any = old.public_key()
@@ -199,9 +205,11 @@ def signed(good: Material, *, of_authority: bool = False, usage: x509.ExtensionT
         old.subject, old.issuer, public, old.not_valid_before_utc, old.not_valid_after_utc
     )
     for extension in old.extensions:
-        if not isinstance(extension.value, type(usage)):
+        if extension.oid != oid:
             builder = builder.add_extension(extension.value, extension.critical)
-    made = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+    if value is not None:
+        builder = builder.add_extension(value, critical=True)
+    made = builder.sign(key, hashes.SHA256())
     pem = certificates.certificate_pem(made)
     if of_authority:
         return Material(pem, good.ca_key, good.tls_crt, good.tls_key)
@@ -245,13 +253,33 @@ BROKEN: dict[str, tuple[Callable[[Material, datetime], Material], str]] = {
         "ca.crt is not an authority",
     ),
     "an authority that cannot sign": (
-        lambda good, _: signed(good, of_authority=True, usage=usage(key_cert_sign=False)),
+        lambda good, _: signed(good, ExtensionOID.KEY_USAGE, usage(key_cert_sign=False), of_authority=True),
         "ca.crt is not an authority",
     ),
     "an authority with a garbled name": (lambda good, _: garbled(good), "ca.crt is not an authority"),
     "a client's certificate": (
-        lambda good, _: signed(good, usage=x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])),
+        lambda good, _: signed(
+            good,
+            ExtensionOID.EXTENDED_KEY_USAGE,
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
+        ),
         "tls.crt is not for servers",
+    ),
+    "no host": (
+        lambda good, _: signed(good, ExtensionOID.SUBJECT_ALTERNATIVE_NAME),
+        "tls.crt does not name manager.system.svc",
+    ),
+    "garbled hosts": (
+        lambda good, _: signed(
+            good,
+            ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+            x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"garbage"),
+        ),
+        "tls.crt names no host",
+    ),
+    "a key of another type": (
+        lambda good, _: replace(good, tls_key=certificates.private_pem(ed25519.Ed25519PrivateKey.generate())),
+        "tls.key is neither an RSA nor an EC key",
     ),
     "another host": (
         lambda good, now: pki.reissue(good, ["else.svc"], now),
@@ -297,8 +325,13 @@ async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_
     assert why in event.message
 
 
-async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admits: Any) -> None:
+@pytest.mark.parametrize("of_authority", [True, False])
+async def test_a_secret_made_by_somebody_else_is_used_as_it_is(
+    world: Any, admits: Any, of_authority: bool
+) -> None:
     theirs = pki.issue(NAMES, world.now() - timedelta(days=30))
+    without = ExtensionOID.KEY_USAGE if of_authority else ExtensionOID.EXTENDED_KEY_USAGE
+    theirs = signed(theirs, without, of_authority=of_authority)
     await world.put(theirs)
     async with world.replicas() as (replica,):
         await replica.served()
@@ -391,18 +424,21 @@ async def test_a_role_without_mutating_configurations_suffices(world: Any) -> No
         assert await world.bundles() == [(await world.material()).ca_crt] * 2
 
 
-async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: Any, admits: Any) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "hooks.example.com"])
+async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(
+    world: Any, admits: Any, host: str
+) -> None:
     async with world.replicas() as (replica,):
         await replica.served()
         before = await world.material()
         found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
         found.webhooks[0].client_config.service = None
-        found.webhooks[0].client_config.url = "https://127.0.0.1:9443/validate"
+        found.webhooks[0].client_config.url = f"https://{host}:9443/validate"
         await world.client.update(found)
         await anyio.sleep(1)
         after = await world.material()
         assert after.ca_crt == before.ca_crt
-        assert admits(replica, after.ca_crt, "127.0.0.1")
+        assert admits(replica, after.ca_crt, host)
         assert admits(replica, after.ca_crt)
 
 
@@ -431,15 +467,16 @@ async def test_an_authority_trusted_before_ours_stays_trusted_for_the_overlap(wo
         assert await world.bundles() == [ours + theirs] * 2
 
 
-async def test_a_denied_write_is_told_by_readiness_and_tried_again(world: Any) -> None:
+@pytest.mark.parametrize("verb", ["get", "update"])
+async def test_a_denied_request_is_told_by_readiness_and_tried_again(world: Any, verb: str) -> None:
     denied = True
 
-    async def refuse(client: Any, obj: Any, **options: Any) -> Any:
-        if denied and isinstance(obj, ValidatingWebhookConfiguration):
+    async def refuse(client: Any, what: Any, *args: Any, **options: Any) -> Any:
+        if denied and ValidatingWebhookConfiguration in (what, type(what)):
             raise ForbiddenError("you may not", code=403, reason="Forbidden")
-        return await client.update(obj, **options)
+        return await getattr(client, verb)(what, *args, **options)
 
-    world.client = interceptor.wrap(world.client, interceptor.Funcs(update=refuse))
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(**{verb: refuse}))
     world.watch = lambda changed: anyio.sleep_forever()
     async with world.replicas() as (replica,):
         await anyio.sleep(100)
@@ -448,6 +485,17 @@ async def test_a_denied_write_is_told_by_readiness_and_tried_again(world: Any) -
         denied = False
         with anyio.fail_after(31):
             await replica.served()
+        replica.check()
+
+
+async def test_readiness_tells_that_the_certificate_has_expired(world: Any) -> None:
+    async with world.replicas() as (replica,):
+        await replica.served()
+    world.began = pki.certificate((await world.material()).tls_crt).not_valid_after_utc
+    world.began -= timedelta(seconds=anyio.current_time() - 1000 + 1)
+    replica.check()
+    world.began += timedelta(seconds=1)
+    with pytest.raises(NotHealthyError, match="the certificate has expired"):
         replica.check()
 
 

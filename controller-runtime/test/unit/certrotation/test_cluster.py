@@ -20,14 +20,15 @@ HOOKS = {
     "kind": "MutatingWebhookConfiguration",
     "metadata": {"name": "defaulter", "uid": "u", "resourceVersion": "7"},
 }
-DENIED = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}
+FAILED = {"kind": "Status", "status": "Failure", "message": "no"}
 ENDED = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
 
 
 class Server:
     """Serves an empty list of each kind, and one MutatingWebhookConfiguration while it may be read."""
 
-    permitted = False
+    read = 403
+    """The code of the answer when the configuration itself is read; 403 denies the watch, too."""
 
     def __init__(self) -> None:
         self.transport = rest.FakeTransport(self._answer)
@@ -39,10 +40,8 @@ class Server:
 
     def _answer(self, request: rest.Request) -> rest.FakeResponse:
         mutating = "mutating" in request.path
-        if mutating and not self.permitted:
-            return rest.FakeResponse(403, DENIED)
-        if request.path.endswith("/defaulter"):
-            return rest.FakeResponse(200, HOOKS)
+        if mutating and (self.read == 403 or request.path.endswith("/defaulter")):
+            return rest.FakeResponse(self.read, HOOKS if self.read == 200 else FAILED | {"code": self.read})
         return rest.FakeResponse(lines=self._stream([HOOKS] if mutating else []))
 
     async def _stream(self, objects: list[dict[str, Any]]) -> AsyncIterator[bytes]:
@@ -52,10 +51,10 @@ class Server:
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("permitted", [True, False])
-async def test_a_configuration_that_the_role_denies_is_watched_once_it_may_be_read(permitted: bool) -> None:
+@pytest.mark.parametrize("read", [200, 404, 403])
+async def test_a_configuration_that_the_role_denies_is_watched_once_it_may_be_read(read: int) -> None:
     server, changes = Server(), list[float]()
-    server.permitted = permitted
+    server.read, permitted = read, read != 403
     live = client.LiveClient(server.transport, rest.RESTMapper(server.transport))
     options = cluster.Options(
         namespace="system",
@@ -71,7 +70,18 @@ async def test_a_configuration_that_the_role_denies_is_watched_once_it_may_be_re
         assert len(changes) == permitted
         if not permitted:
             assert len(server.requests) == 3
-            server.permitted = True
+            server.read = 200
             await anyio.sleep(cluster.UNTIL_PERMITTED)
         assert len(changes) == 1
         tasks.cancel_scope.cancel()
+
+
+async def test_every_configuration_of_one_kind_is_watched() -> None:
+    server = Server()
+    options = cluster.Options(namespace="n", secret="certs", service="s", validating=("one", "two", "three"))
+    live = client.LiveClient(server.transport, rest.RESTMapper(server.transport))
+    connected = cluster.Cluster(live, server.transport, options)
+    with anyio.move_on_after(1):
+        await connected.watch(lambda: None)
+    names = {dict(each.query)["fieldSelector"] for each in server.transport.requests}
+    assert names == {f"metadata.name={name}" for name in ("certs", "one", "two", "three")}
