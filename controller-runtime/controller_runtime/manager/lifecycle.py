@@ -167,9 +167,10 @@ class RunnableGroup:
             self._launch(self._start_soon, runnable)
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Start all members in ``tasks``. Return when each is ready or has ended, or when the group is stopped."""
-        if self._stopping:
-            return
+        """Start all members in ``tasks``. Return when each is ready or has ended, or when the group is stopped.
+
+        It must not be called after :meth:`stop`.
+        """
         self._start_soon = start_soon = fairness.in_this_context(tasks.start_soon)
         waiting, self._waiting = self._waiting, []
         members = [self._launch(start_soon, runnable) for runnable in waiting]
@@ -338,6 +339,7 @@ class Lifecycle:
         self._failure: ManagerError | None = None
         if elector is not None:
             self._election.add(_Candidate(elector, self._won))
+        self._has_won = False
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
@@ -387,11 +389,14 @@ class Lifecycle:
             await self._election.start(tasks)
 
     async def _lead(self, tasks: TaskGroup) -> None:
+        if self.stop.is_set():  # the lease was won at the same moment
+            return
         await self.leader_elected.start(tasks)
         if not self.stop.is_set():
             self.elected.set()
 
     def _won(self, elector: leaderelection.Elector) -> None:
+        self._has_won = True
         self._on_elected(elector)
         if self._tasks is not None:
             # Start in a separate task, because renewals must not wait until everything is ready.
@@ -399,6 +404,8 @@ class Lifecycle:
 
     async def _stop_in_order(self) -> None:
         grace = self._grace
+        if not self._has_won:
+            await self._election.stop()  # or it would take the lease while stopping
         if isinstance(self._failure, LostLeadershipError):
             # Another replica may act now: send no more requests.
             self.leader_elected.kill()

@@ -192,6 +192,38 @@ def held_by_another(server: LeaseServer) -> None:
     ).to_dict()
 
 
+async def test_a_follower_that_is_stopping_leaves_the_lease_to_the_others(diary: list[str]) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False, ends_after=25))
+    async with running(mgr):
+        await anyio.sleep(1)
+    assert diary == ["other starts at 0", "other ended"]
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == "another"
+
+
+async def test_who_wins_the_lease_at_the_moment_of_the_stop_releases_it_and_starts_nothing(
+    diary: list[str],
+) -> None:
+    class Stops(LeaseServer):
+        async def __call__(self, request: rest.Request) -> rest.FakeResponse:
+            if request.method == "POST" and request.path.endswith("/leases"):
+                mgr.stop()
+            return await super().__call__(request)
+
+    server = Stops()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False, ends_after=5))
+    await mgr.start()
+    assert diary == ["other starts at 0", "other ended"]
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
 def elected_manager(world: Any, server: LeaseServer) -> ctrl.Manager:
     """Return a manager that reads pods and ConfigMaps from ``world``, and everything else from ``server``."""
 
