@@ -598,6 +598,20 @@ async def test_an_object_that_go_can_read_must_stay_readable(old: int | None, co
         assert response["status"]["message"] == text
 
 
+@pytest.mark.parametrize(
+    "handler", [Records(), webhook.ValidatorHandler(Timer, ForGo())], ids=["any handler", "for Go"]
+)
+async def test_an_object_with_a_number_that_is_too_large_to_be_decoded_is_a_400(
+    handler: webhook.Handler,
+) -> None:
+    new, old = ({"spec": {"seconds": seconds}} for seconds in (2**31, "large"))
+    asked = json.dumps(review("UPDATE", object=new, oldObject=old))
+    _, answer = await post(handler, asked.replace('"large"', "1e999").encode())
+    status = answer["response"]["status"]
+    assert status["code"] == 400
+    assert status["message"].startswith("the object cannot be decoded: Number out of range")
+
+
 async def test_a_number_that_does_not_fit_into_its_field_is_refused_with_the_fields_name() -> None:
     asked = review(object={"metadata": {"name": "t"}, "spec": {"count": 2**31}})
     response = await verdict(webhook.ValidatorHandler(Timer, Lenient()), asked)
@@ -677,6 +691,13 @@ async def test_a_mutator_may_refuse_and_may_not_be_concerned() -> None:
     assert skipped == {"allowed": True, "status": {"code": 200}}
 
 
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
+async def test_a_mutator_is_not_asked_when_nothing_is_stored(operation: str) -> None:
+    asked = review(operation, object=MAP, oldObject=MAP)
+    response = await verdict(webhook.DefaulterHandler(ConfigMap, Defaults()), asked)
+    assert response == {"allowed": True, "status": {"code": 200}}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "patch"),
     [
@@ -701,6 +722,22 @@ async def test_a_validator_with_more_to_ask_gets_the_whole_request() -> None:
     handler = Curious(ConfigMap, Judge())
     assert (await verdict(handler, review(userInfo={"username": "me"})))["allowed"]
     assert users == ["me"]
+
+
+async def test_a_handler_may_pass_a_request_with_decoded_objects_to_another() -> None:
+    class Both(webhook.Handler):
+        async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+            validated = await webhook.ValidatorHandler(ConfigMap, judge).handle(request)
+            mutated = await webhook.MutatorHandler(ConfigMap, Keeps()).handle(request)
+            return webhook.admission.allowed(
+                warnings=[*(validated.warnings or ()), *(mutated.warnings or ())]
+            )
+
+    judge = Judge(["validated"])
+    old = {**MAP, "data": {"l": "w"}}
+    response = await verdict(Both(), review("UPDATE", oldObject=old))
+    assert response["warnings"] == ["validated", "UPDATE kept l"]
+    assert judge.asked == ["update {'l': 'w'} to {'k': 'v'}"]
 
 
 async def test_any_handler_may_stand_behind_a_path() -> None:
