@@ -16,6 +16,7 @@ ManagerError                      the options contradict each other, or the comp
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -273,7 +274,7 @@ class RunnableGroup:
                 with raised.foreign():
                     await ready()
             except Exception as error:
-                if not self._stopping:
+                if anyio.current_effective_deadline() > -math.inf:  # it was not cancelled
                     self._failed(member.runnable, error)
             race.cancel_scope.cancel()
 

@@ -92,6 +92,45 @@ async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) 
     assert "good ended" in diary
 
 
+async def test_a_failure_of_the_stop_is_logged_and_does_not_hide_the_first_failure(diary: list[str]) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=30)
+    mgr.add(Worker("bad", diary, fails_after=2))
+    mgr.add(Polite("slow", diary, takes=31))
+    with log.captured() as lines, pytest.raises(ManagerError, match=r"^bad: boom$"):
+        await mgr.start()
+    (line,) = [line for line in lines if line["event"] == "Another error while stopping"]
+    assert isinstance(line["error"], GracePeriodExceededError)
+
+
+@pytest.mark.parametrize("step", ["start", "ready"])
+async def test_a_runnable_that_fails_while_it_is_stopped_does_not_fail_the_manager(step: str) -> None:
+    class Fails:
+        name = "fails"
+
+        async def ready(self) -> None:
+            await self.fail("ready")
+
+        async def start(self) -> None:
+            await self.fail("start")
+
+        async def fail(self, here: str) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if here == step:
+                    raise ValueError("boom")
+
+    mgr = new_manager()
+    mgr.add(Fails())
+    with log.captured() as lines:
+        async with running(mgr):
+            await anyio.sleep(1)
+    failed = [line for line in lines if line["event"] == "Runnable failed while stopping"]
+    assert [(line["runnable"], str(line["error"])) for line in failed] == [("fails", "boom")] * (
+        step == "start"
+    )
+
+
 async def test_a_failure_while_starting_keeps_the_later_ones_from_starting(diary: list[str]) -> None:
     mgr = new_manager()
     mgr.add(Worker("slow", diary, leader=False, ready_after=60))
