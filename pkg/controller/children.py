@@ -238,8 +238,7 @@ class Children:
             self.reports.deletion(train_job, error.live)
             raise
         except trainjob.PredecessorError as error:
-            if error.live is not None:
-                self.reports.deletion(train_job, error.live)
+            self.reports.deletion(train_job, error.live)
             raise PendingError(str(error)) from error
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error
@@ -645,11 +644,9 @@ class Children:
         """Suspend the running JobSet of a suspended TrainJob, whose objects could not be applied.
 
         A queue may already count the TrainJob's pods as stopped. A JobSet that is not running is left alone.
+        Raises like :meth:`job_set`.
         """
-        try:
-            live = await self.job_set(train_job)
-        except (PendingError, trainjob.ChildConflictError):
-            return
+        live = await self.job_set(train_job)
         if live is None or state_of(train_job, live) is not JobSetState.STOPPING:
             return
         wire = content(live.to_dict())

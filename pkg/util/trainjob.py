@@ -34,10 +34,9 @@ class ChildConflictError(ExpectedError):
 class PredecessorError(ChildConflictError):
     """The name is used by a child of an earlier TrainJob of the same name. The garbage collector deletes that child."""
 
-    def __init__(self, text: str, live: Object | None = None) -> None:
+    def __init__(self, text: str, live: Object) -> None:
         super().__init__(text)
         self.live = live
-        """The child, if it is known."""
 
 
 def own_status(status: TrainJobStatus) -> TrainJobStatus:

@@ -13,7 +13,7 @@ import pytest
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import interceptor
-from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
@@ -90,9 +90,19 @@ async def test_the_wall_clock_is_read_each_hour_until_the_deadline() -> None:
     assert await has_ended(w)
 
 
-async def test_a_failed_delete_is_tried_again_also_after_a_restart() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        StatusError("no", code=500, reason="InternalError"),
+        NotFoundError("no: the kind is not served", code=404, reason="NotFound"),
+    ],
+)
+async def test_a_failed_delete_is_tried_again_also_after_a_restart(error: StatusError) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise error
+
     w = await limited()
-    await w.restart(interceptor.Funcs(delete=refuse))
+    await w.restart(interceptor.Funcs(delete=fail))
     await after(w, 0)
     with pytest.raises(StatusError, match="no"):
         await after(w, 60)
@@ -100,6 +110,21 @@ async def test_a_failed_delete_is_tried_again_also_after_a_restart() -> None:
     await w.restart()
     await after(w, 61)
     assert await has_ended(w)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_job_set_that_another_client_deletes_at_the_deadline_is_no_error(replaced: bool) -> None:
+    async def delete_first(inner: Any, obj: Any, **options: Any) -> None:
+        await inner.delete(obj)
+        if replaced:
+            await inner.create(JobSet.from_dict({"metadata": {"namespace": "ns", "name": "job"}, "spec": {}}))
+        await inner.delete(obj, **options)
+
+    w = await limited()
+    await after(w, 0)
+    await w.restart(interceptor.Funcs(delete=delete_first))
+    assert await after(w, 60) is None
+    assert await has_ended(w, job_sets=int(replaced))
 
 
 async def test_a_job_set_that_cannot_be_read_at_the_deadline_is_deleted_later() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.machinery import Object
+from controller_runtime.client import Client, interceptor
+from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.machinery.meta import format_time, parse_time
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -54,6 +56,27 @@ async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is
     await w.reconcile()
     assert warnings(w) == ["ConfigMap ns/job-mpi-hostfile; its finalizers: example.com/hold"]
     assert (await w.job_set())["spec"]["suspend"]
+
+
+async def test_a_sibling_whose_deletion_ends_during_the_reconcile_causes_no_warning() -> None:
+    w = await built_world(MPI, suspend=True)
+    name, read = ("ns", "job-mpi-hostfile"), 0
+    await delete_held(w, await w.server.get(ConfigMap, name))
+    await w.suspend(False)
+
+    async def get(inner: Client, kind: Any, key: Any) -> Any:
+        nonlocal read
+        read += kind is metadata_only(ConfigMap)
+        if read == 2:
+            held = await inner.get(ConfigMap, name)
+            held.metadata.finalizers = None
+            await inner.update(held)
+        return await inner.get(kind, key)
+
+    await w.restart(interceptor.Funcs(get=get))
+    assert await w.reconcile() == ["update ConfigMap"]
+    assert w.result.requeue_after
+    assert w.recorder.events == []
 
 
 @pytest.mark.parametrize("deleted", [False, True])

@@ -41,7 +41,7 @@ EXPECTED = [
     PluginError("no target job"),
     UnavailableError("GangSchedulingUnavailable", "not served"),
     ChildConflictError("another controller's"),
-    PredecessorError("an earlier one's"),
+    PredecessorError("an earlier one's", Pod()),
     GroupingError("no queue"),
     AccessorError(".spec", "a list"),
     InvalidOwnerError("no kind"),

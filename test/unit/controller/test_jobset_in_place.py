@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery.errors import ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from testkit.trainjobs import (
     GANG,
@@ -55,6 +57,26 @@ async def test_kueues_way_changes_the_job_set_in_place() -> None:
         assert "nodeSelector" not in await w.pod()
         assert await w.reconcile() == []
     assert (await w.job_set())["metadata"]["uid"] == uid
+
+
+async def test_a_job_set_gets_its_new_spec_before_its_siblings_change_and_starts_after_them() -> None:
+    w = await suspended_world(GANG)
+    wanted = TrainJob.from_dict({"spec": {"podTemplateOverrides": override(nodeSelector={"pool": "a"})}})
+    await w.train_job(
+        lambda job: setattr(job.spec, "pod_template_overrides", wanted.spec.pod_template_overrides)
+    )
+    timeout = raw_patch(MERGE, b'{"spec":{"podGroupPolicy":{"coscheduling":{"scheduleTimeoutSeconds":10}}}}')
+    await w.server.patch(await w.server.get(ClusterTrainingRuntime, ("", "rt")), timeout)
+    await w.suspend(False)
+    error = ServerError("the webhook of PodGroups is unreachable", code=500, reason="InternalError")
+    w.server.refuse = lambda obj: error if isinstance(obj, PodGroup) else None
+    with pytest.raises(ServerError):
+        await w.reconcile()
+    assert (await w.pod())["nodeSelector"] == {"pool": "a"}
+    assert (await w.job_set())["spec"]["suspend"] is True
+    w.server.refuse = lambda _obj: None
+    assert await w.reconcile() == ["apply PodGroup", "apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
 
 
 async def test_what_others_write_on_the_job_set_stays() -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.client import Client, interceptor
 from controller_runtime.machinery import Object, metadata_only
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from testkit.trainjobs import GANG, KEY, MPI, ReconcilerWorld, built_world, running_world
 
@@ -21,11 +23,9 @@ MESSAGE = (
 )
 
 
-async def running(*, ended: bool = False) -> ReconcilerWorld:
-    """Return a world whose TrainJob was edited while its JobSet runs, or has ended."""
+async def running() -> ReconcilerWorld:
+    """Return a world whose TrainJob was edited while its JobSet runs."""
     w = await built_world(GANG)
-    if ended:
-        await w.finish("Completed")
     await w.edit_nodes(4)
     await w.reconcile()
     return w
@@ -66,11 +66,27 @@ async def test_it_is_reported_again_when_another_one_was_deleted() -> None:
 
 
 async def test_an_ended_job_set_needs_none() -> None:
-    w = await running(ended=True)
+    w = await running()
     await w.server.delete(await w.server.get(PodGroup, KEY))
+    await w.finish("Completed")
     await w.restart()
-    await w.reconcile()
+    assert await w.reconcile() == []
     assert events(w) == []
+
+
+async def test_a_job_set_that_is_deleted_while_its_siblings_are_compared_causes_no_warning() -> None:
+    w = await built_world(GANG)
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+
+    async def get(inner: Client, kind: Any, key: Any) -> Any:
+        if kind is PodGroup and await inner.list(JobSet):
+            await inner.delete(await inner.get(JobSet, KEY))
+        return await inner.get(kind, key)
+
+    await w.restart(interceptor.Funcs(get=get))
+    assert await w.reconcile() == ["delete JobSet"]
+    assert w.result.requeue_after
+    assert w.recorder.events == []
 
 
 async def test_missing_config_maps_and_secrets_are_looked_for_by_their_metadata() -> None:

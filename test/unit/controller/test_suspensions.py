@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, ServerError
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError, NotFoundError, ServerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -23,6 +23,7 @@ from testkit.trainjobs import (
     PLAIN,
     ReconcilerWorld,
     built_world,
+    ended_condition,
     running_world,
     suspended_world,
     world,
@@ -212,23 +213,20 @@ async def test_a_job_set_that_has_ended_is_not_built_again() -> None:
     assert trainjob.is_finished(job)
 
 
-async def test_a_train_job_that_has_ended_does_not_run_again_while_the_cache_does_not_show_it() -> None:
+@pytest.mark.parametrize("change", ["it has ended", "it was deleted", "it was replaced"])
+async def test_a_train_job_does_not_run_again_while_the_cache_does_not_show_its_end(change: str) -> None:
     w = await running_world()
     await w.reconcile()
     newest = (await w.server.get(TrainJob, KEY)).to_dict()
-    at = "2025-01-01T00:00:00Z"
-    ended = {
-        "type": "Complete",
-        "status": "True",
-        "reason": "JobsCompleted",
-        "message": "",
-        "lastTransitionTime": at,
-    }
-    newest["status"] = {**newest.get("status", {}), "conditions": [ended]}
-    await w.restart(reader=FakeClient(TrainJob.from_dict(newest)))
+    if change == "it has ended":
+        newest["status"] |= ended_condition()
+    elif change == "it was replaced":
+        newest["metadata"]["uid"] = "uid-of-the-next"
+    await w.restart(reader=FakeClient(*[] if change == "it was deleted" else [TrainJob.from_dict(newest)]))
     await w.server.delete(await w.server.get(JobSet, KEY))
     assert await w.reconcile() == []
     assert w.result.requeue_after
+    assert w.recorder.events == []
     with pytest.raises(NotFoundError):
         await w.job_set()
 
@@ -265,19 +263,31 @@ async def stopped() -> ReconcilerWorld:
     return w
 
 
-async def test_a_note_that_cannot_be_removed_holds_the_job_set() -> None:
+@pytest.mark.parametrize("refusal", [ForbiddenError("no"), InvalidError('admission webhook "w" denied it')])
+async def test_a_note_that_cannot_be_removed_holds_the_job_set(refusal: Exception) -> None:
     """If the note remained when the JobSet starts, a later edit of the runtime would stop its pods."""
     w = await stopped()
 
     async def refuse(*_args: object, **_options: object) -> None:
-        raise ForbiddenError("not now", code=403, reason="Forbidden")
+        raise refusal
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(w.server, "patch", refuse)
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(type(refusal)):
             await w.reconcile()
     assert (await w.job_set())["spec"]["suspend"] is True
     assert (await w.reconcile())[0] == "patch TrainJob"
+
+
+async def test_a_train_job_that_is_deleted_before_its_note_is_removed_causes_no_warning() -> None:
+    async def delete(inner: Any, obj: Any, patch: Any, **options: Any) -> Any:
+        await inner.delete(await inner.get(TrainJob, KEY))
+        return await inner.patch(obj, patch, **options)
+
+    w = await stopped()
+    await w.restart(interceptor.Funcs(patch=delete))
+    assert await w.reconcile() == ["delete TrainJob", "patch TrainJob"]
+    assert w.recorder.events == []
 
 
 async def test_a_new_leader_whose_cache_lags_behind_keeps_the_note() -> None:
