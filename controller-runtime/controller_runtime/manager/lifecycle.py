@@ -274,7 +274,8 @@ class RunnableGroup:
                 with raised.foreign():
                     await ready()
             except Exception as error:
-                if anyio.current_effective_deadline() > -math.inf:  # it was not cancelled
+                was_cancelled = anyio.current_effective_deadline() == -math.inf
+                if not (self._stopping or was_cancelled):
                     self._failed(member.runnable, error)
             race.cancel_scope.cancel()
 
@@ -405,14 +406,14 @@ class Lifecycle:
 
     async def _stop_in_order(self) -> None:
         grace = self._grace
-        if not self._has_won:
-            await self._election.stop()  # or it would take the lease while stopping
         if isinstance(self._failure, LostLeadershipError):
             # Another replica may act now: send no more requests.
             self.leader_elected.kill()
             grace = 0
         # Webhooks stop after the caches that they read. A stopped cache still answers, so pending reviews complete.
         order = [self.others, self.leader_elected, self.warm_up, self.caches, self.webhooks, self.servers]
+        if self._elector is not None and not self._has_won:  # a candidate would take the lease while stopping
+            order.insert(0, self._election)
         with anyio.move_on_after(None if grace < 0 else grace) as within:
             for group in order:
                 _log.info("Stopping and waiting", group=group.name)
