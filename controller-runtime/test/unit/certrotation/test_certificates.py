@@ -390,6 +390,25 @@ async def test_a_configuration_that_is_replaced_or_made_later_is_told_of_the_aut
         assert await world.bundles() == [authority] * 2
 
 
+async def test_a_change_that_is_reported_while_the_configurations_are_read_is_not_lost(world: Any) -> None:
+    async def read(client: Any, kind: Any, key: Any, **options: Any) -> Any:
+        found = await client.get(kind, key, **options)
+        await anyio.sleep(0.3)  # the answer is under way
+        return found
+
+    direct, world.client = world.client, interceptor.wrap(world.client, interceptor.Funcs(get=read))
+    async with world.replicas() as (replica,):
+        await replica.served()
+        made = await direct.get(ValidatingWebhookConfiguration, ("", "validator"))
+        made.metadata.labels = {"team": "a"}
+        made = await direct.update(made)
+        await anyio.sleep(0.3)
+        made.webhooks[1].client_config.ca_bundle = None
+        await direct.update(made)
+        await anyio.sleep(5)
+        assert await world.bundles() == [(await world.material()).ca_crt] * 2
+
+
 def mutating(name: str = "defaulter") -> MutatingWebhookConfiguration:
     service = {"name": "manager", "namespace": "system", "path": "/mutate"}
     hooks = [{"name": "hook", "clientConfig": {"service": service}}]
