@@ -7,7 +7,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import anyio
+import controller_runtime as ctrl
 import pytest
+from controller_runtime import controller
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import Client, interceptor
 from controller_runtime.fake import FakeClient
@@ -15,8 +19,9 @@ from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.machinery.meta import format_time
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RunPolicy, TrainJob
 from pkg.controller.ttl_after_finished import TTLAfterFinished
+from pkg.runtime import core
 from testkit.builders import written_runtime
 from testkit.trainjobs import KEY, START, ReconcilerWorld, ended_condition, runtime, train_job
 
@@ -227,15 +232,32 @@ async def test_a_refused_deletion_is_reported_and_tried_again(refusal: StatusErr
     assert not await world.exists()
 
 
-async def test_a_changed_policy_of_a_runtime_enqueues_its_finished_train_jobs() -> None:
+@pytest.mark.parametrize("edited", [False, True], ids=["created again with it", "edited"])
+async def test_a_runtimes_new_time_to_live_counts_for_its_finished_train_jobs(edited: bool) -> None:
     world = World()
     world.server.add(train_job("running"))
-    listed: list[dict[str, Any]] = []
-
-    async def by_index(inner: Client, kind: Any, **options: Any) -> Any:
-        listed.append(options)
-        return await inner.list(kind, namespace=options["namespace"])
-
-    world.manage(interceptor.wrap(world.server, interceptor.Funcs(list=by_index)))
-    assert await world.controller._followers(world.runtime) == [KEY]
-    assert [each["fields"] for each in listed] == [{".spec.runtimeRef.kind=clusterTrainingRuntime": "rt"}]
+    options = ctrl.Options(metrics_bind_address="0", health_probe_bind_address="0")
+    mgr = ctrl.Manager(ctrl.Config("http://memory"), options, transport=world.server.transport)
+    await core.new(mgr.client, mgr.field_indexer)
+    recorder: Any = world.recorder
+    made = TTLAfterFinished(mgr.client, recorder, reader=mgr.api_reader, default=None, now=world.clock)
+    made.setup_with_manager(mgr, controller.Options(skip_name_validation=True))
+    world.now = START + timedelta(seconds=30)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await mgr.elected.wait()
+        found = await world.server.get(ClusterTrainingRuntime, ("", "rt"))
+        await world.server.delete(found)
+        await anyio.sleep(1)
+        found.metadata, policy = ObjectMeta(name="rt"), RunPolicy(ttl_seconds_after_finished=20)
+        found.spec.run_policy = None if edited else policy
+        found = await world.server.create(found)
+        if edited:
+            await anyio.sleep(1)
+            assert await world.exists()
+            found.spec.run_policy = policy
+            await world.server.update(found)
+        await anyio.sleep(1)
+        left = [each for each in await world.server.list(TrainJob) if not each.metadata.deletion_timestamp]
+        assert [each.name for each in left] == ["running"]
+        mgr.stop()

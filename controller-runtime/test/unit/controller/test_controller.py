@@ -428,6 +428,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         ),
         pytest.param(ExceptionGroup("", [TerminalError("a"), TerminalError("b")]), False, id="all terminal"),
         pytest.param(ExceptionGroup("", [TerminalError("a"), ValueError("b")]), True, id="one is not"),
+        pytest.param(ExceptionGroup("", [ValueError("a"), TerminalError("b")]), True, id="the other is not"),
         pytest.param(caused(ValueError("a"), ValueError("b")), True, id="an ordinary cause"),
         pytest.param(cache.UndecodableObjectError(Pod.gvk, A, "odd"), False, id="of another shape itself"),
         pytest.param(cache.UndecodableObjectError(Pod.gvk, B, "odd"), True, id="needs one of another shape"),
