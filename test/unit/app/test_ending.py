@@ -72,6 +72,23 @@ def test_the_error_that_the_manager_ended_with_is_reported() -> None:
     assert (reported, codes) == ([failure], [7])
 
 
+def test_the_process_is_ended_if_one_of_several_threads_does_not_end() -> None:
+    over = threading.Event()
+    events = [threading.Event(), threading.Event()]
+    ends, hangs = threads = [threading.Thread(target=event.wait) for event in events]
+    for thread in threads:
+        thread.start()
+    deadline = ExitDeadline(lambda error: 1, seconds=0.5, exit_now=lambda _: over.set())
+    with deadline.within():
+        pass
+    deadline.loop_ended()
+    events[0].set()
+    ends.join()
+    assert over.wait(20)
+    events[1].set()
+    hangs.join()
+
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1500))
