@@ -79,14 +79,16 @@ def test_the_process_is_ended_if_one_of_several_threads_does_not_end() -> None:
     for thread in threads:
         thread.start()
     deadline = ExitDeadline(lambda error: 1, seconds=0.5, exit_now=lambda _: over.set())
-    with deadline.within():
-        pass
-    deadline.loop_ended()
-    events[0].set()
-    ends.join()
-    assert over.wait(20)
-    events[1].set()
-    hangs.join()
+    try:
+        with deadline.within():
+            pass
+        deadline.loop_ended()
+        events[0].set()
+        ends.join()
+        assert over.wait(20)
+    finally:
+        events[1].set()
+        hangs.join()
 
 
 LIMITED = """
