@@ -256,10 +256,7 @@ class Starts:
 
     async def _report(self, key: NamespacedName, *, reads_events: bool) -> None:
         """Record why a TrainJob has not started, unless it has started meanwhile."""
-        try:
-            train_job = (await client.peek(self._reader, TrainJob, key)).object
-        except NotFoundError:
-            return
+        train_job = (await client.peek(self._reader, TrainJob, key)).object
         if not is_awaited(train_job):
             return
         cause, summary = await self._why(train_job, reads_events=reads_events)

@@ -132,6 +132,12 @@ async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cach
     assert [(call.verb, call.kind) for call in reader.calls] == [("get", ConfigMap.gvk)]
 
 
+async def test_an_object_whose_content_the_server_does_not_have_is_applied() -> None:
+    client = FakeClient(config_map(hostfile="a"))
+    applier = Applier(client, Memories(), FakeClient())
+    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.CHANGED
+
+
 async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> None:
     client = FakeClient()
     applier = Applier(client, Memories())

@@ -168,3 +168,36 @@ async def test_a_pod_group_that_a_webhook_changes_is_healed_though_others_write_
     await w.restart(interceptor.Funcs(apply=tune))
     await w.reconcile()
     assert (await w.server.get(PodGroup, KEY)).spec == made.spec
+
+
+@pytest.mark.parametrize("change", ["edited each time", "deleted", "being deleted", "orphaned"])
+async def test_a_pod_group_that_others_keep_writing_or_take_away_is_left_for_the_next_reconcile(
+    change: str,
+) -> None:
+    w = await built_world(GANG)
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+    applies = 0
+
+    async def tune(client: Client, obj: Any, **options: Any) -> Any:
+        nonlocal applies
+        applies += 1
+        if applies == 1:
+            stored = await client.apply(obj, **options)
+            return await client.patch(stored, raw_patch(MERGE, b'{"spec":{"minMember":7}}'))
+        live = await client.get(PodGroup, KEY)
+        if change == "orphaned":
+            live.metadata.owner_references = None
+        elif change == "being deleted":
+            live.metadata.finalizers = ["example.com/hold"]
+        live.metadata.labels = {"attempt": str(applies)}
+        live = await client.update(live)
+        if "deleted" in change:
+            await client.delete(live)
+        return await client.apply(obj, **options)
+
+    await w.restart(interceptor.Funcs(apply=tune))
+    await w.reconcile()
+    assert applies == (6 if change == "edited each time" else 2)
+    assert [each.spec.min_member for each in await w.server.list(PodGroup)] == [7] * (change != "deleted")
+    assert w.result.requeue_after
+    assert w.recorder.events == []

@@ -65,6 +65,15 @@ def test_pods_are_read_for_a_report_only_with_the_gate_whose_role_permits_it(*, 
     assert starts._pods is (mgr.api_reader if may_list else None)
 
 
+@pytest.mark.parametrize("after", ["0s", "10m"])
+def test_train_jobs_that_do_not_start_are_reported_unless_the_time_is_zero(after: str) -> None:
+    mgr: Any = StubManager()
+    cfg = defaulted()
+    cfg.not_started_after = after
+    setup_controllers(mgr, {}, cfg=cfg)
+    assert any(isinstance(each, Starts) for each in mgr.runnables) is (after != "0s")
+
+
 def test_the_sources_of_train_jobs_are_these() -> None:
     mgr: Any = StubManager()
     setup_controllers(mgr, {}, enabled=lambda name: name == "trainjob")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,6 +15,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError
+from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError
@@ -35,6 +37,7 @@ from testkit.trainjobs import (
     VOLCANO,
     WORKLOAD,
     ReconcilerWorld,
+    ended_condition,
     train_job,
     world,
 )
@@ -468,6 +471,25 @@ async def test_a_suspended_train_job_is_not_reported_and_its_time_counts_from_ea
             assert await times_reported(w) == resumes
             await w.suspend(True)
             await reconcile(w)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": ended_condition("Failed")},
+        {"spec": {"suspend": True}},
+        {"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}},
+    ],
+)
+async def test_a_train_job_that_need_not_start_is_not_reported_before_it_is_reconciled(
+    change: dict[str, Any],
+) -> None:
+    w = await starting()
+    async with leading(w):
+        writer = w.server.status if "status" in change else w.server
+        await writer.patch(await w.server.get(TrainJob, KEY), raw_patch(MERGE, json.dumps(change).encode()))
+        await anyio.sleep(61)
+        assert await reports(w) == []
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the deletion is seen", "only the successor is seen"])

@@ -130,6 +130,11 @@ async def test_a_status_whose_conditions_another_writer_emptied_is_written(rest:
     assert await w.conditions() == SUSPENDED
 
 
+async def test_a_status_whose_only_change_is_an_empty_list_is_not_written() -> None:
+    w = await world(status={"conditions": []})
+    assert "patch TrainJob/status" not in await w.writes()
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

@@ -12,11 +12,11 @@ import controller_runtime as ctrl
 import pytest
 from controller_runtime import controller
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.cache import CacheDegradedError
+from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.client import Client, interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
 from controller_runtime.machinery.meta import format_time
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RunPolicy, TrainJob
@@ -163,18 +163,45 @@ async def test_without_its_runtime_a_train_job_is_kept_until_the_runtime_returns
     assert await world.exists()
 
 
-async def test_a_runtime_that_cannot_be_read_is_an_error_and_not_a_runtime_without_a_policy() -> None:
+async def test_the_configuration_counts_for_a_train_job_whose_runtime_is_of_another_kind() -> None:
+    world = World(default=10, runtimeRef={"apiGroup": "example.com", "kind": "Runtime", "name": "rt"})
+    assert await world.after(0) == 10
+
+
+NOT_SERVED = NotFoundError("the kind is not served", code=404, reason="NotFound")
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "error"),
+    [
+        (ClusterTrainingRuntime, CacheDegradedError(ClusterTrainingRuntime.gvk, "denied")),
+        (ClusterTrainingRuntime, NOT_SERVED),
+        (TrainJob, NOT_SERVED),
+    ],
+)
+async def test_an_object_that_cannot_be_read_is_an_error_and_the_train_job_is_kept(
+    unreadable: type[Object], error: Exception
+) -> None:
     world = World(default=10)
 
     async def degraded(inner: Client, kind: Any, key: Any) -> Any:
-        if kind is ClusterTrainingRuntime:
-            raise CacheDegradedError(kind.gvk, "denied")
+        if kind is unreadable:
+            raise error
         return await inner.get(kind, key)
 
     world.manage(interceptor.wrap(world.server, interceptor.Funcs(get=degraded)))
-    with pytest.raises(CacheDegradedError):
+    with pytest.raises(type(error)):
         await world.after(3600)
     assert await world.exists()
+
+
+async def test_a_train_job_that_cannot_be_decoded_is_left_to_the_controller_that_reports_it() -> None:
+    async def undecodable(_inner: Client, kind: Any, key: Any) -> Any:
+        raise UndecodableObjectError(kind.gvk, key, "spec: a list")
+
+    world = World(10)
+    world.manage(interceptor.wrap(world.server, interceptor.Funcs(get=undecodable)))
+    assert await world.after(20) is None
 
 
 @pytest.mark.parametrize("at", [format_time(START + timedelta(hours=1)), "9999-12-31T23:59:59Z"])
@@ -206,10 +233,24 @@ async def test_a_train_job_that_changes_during_the_deletion_is_judged_again() ->
     assert await world.after(21) == 919
 
 
+async def test_a_train_job_that_another_client_deletes_first_is_no_error() -> None:
+    async def late(inner: Client, obj: Object, **options: Any) -> None:
+        await inner.delete(obj)
+        await inner.delete(obj, **options)
+
+    world = World(10)
+    world.manage(interceptor.wrap(world.server, interceptor.Funcs(delete=late)))
+    assert await world.after(20) is None
+    assert [each for each in world.recorder.events if "Failed" in each] == []
+    world.manage(world.server, reader=FakeClient())
+    assert await world.after(21) is None
+
+
 @pytest.mark.parametrize(
     ("refusal", "hint"),
     [
         (StatusError("no", code=500, reason="InternalError"), "no"),
+        (NOT_SERVED, "the kind is not served"),
         (
             ForbiddenError("no", code=403, reason="Forbidden"),
             "no. The feature gate TTLAfterFinished needs the role in config/ttl-after-finished",
