@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
@@ -49,6 +50,24 @@ async def test_of_the_state_that_was_read_and_the_one_that_the_watch_begins_with
     informer.has_synced = True
     assert (await owners.metadata(reference(job), "team-a")).metadata.resource_version == version
     assert cluster.reads == ["Job"]
+
+
+async def test_an_owner_is_read_once_for_pods_that_come_at_the_same_time(
+    cluster: OwnerServer, owners: OwnerCache
+) -> None:
+    job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
+    await cluster.put(job)
+    cluster.answer_delay = 1.0
+
+    async def read() -> None:
+        found = await owners.metadata(reference(job), "team-a")
+        assert (await owners.instance(found, Reads.SPEC))["spec"] == {"parallelism": 3}
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(read)
+
+    assert cluster.reads == ["Job", "Job"]
 
 
 async def test_the_second_owner_of_a_kind_comes_from_the_watch(
@@ -271,6 +290,20 @@ async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_
     assert await owners.is_current(found, "team-a")
     cluster.delete(job)
     assert not await owners.is_current(found, "team-a")
+
+
+async def test_an_owner_whose_kind_is_not_watched_is_current_until_it_is_read_in_another_state(
+    cluster: OwnerServer, owners: OwnerCache
+) -> None:
+    for version in ("7", "8"):
+        widget = make_object("example.com/v1", "Widget", "w", resourceVersion=version)
+        await cluster.put(widget)
+        cluster.now += READ_TTL + 1
+        found = await owners.metadata(reference(widget), "team-a")
+        assert await owners.is_current(found, "team-a")
+        if version == "7":
+            first = found
+    assert not await owners.is_current(first, "team-a")
 
 
 async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(

@@ -8,17 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import ForbiddenError, InvalidError
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError, NotFoundError
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import PodGrouper, PodReconciler, new_plugins_hub
+from pkg.podgrouper import PodGrouper, PodReconciler, Settings, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
@@ -128,14 +128,36 @@ async def test_a_pod_that_names_the_dead_group_of_an_earlier_pod_gets_a_new_grou
     assert (await client.get(Pod, REQUEST)).annotations[ANNOTATION] == (next_group or group)
 
 
-async def test_a_pod_without_an_owner_stays_in_a_group_that_exists() -> None:
+@pytest.mark.parametrize("lags", [False, True], ids=["", "and is not in the cache yet"])
+async def test_a_pod_without_an_owner_stays_in_a_group_that_exists(lags: bool, recorder: Any) -> None:
+    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
+        if lags and kind is PodGroup:
+            raise NotFoundError("not found", code=404, reason="NotFound")
+        return await within.get(kind, key)
+
     group = f"pg-another-{FORMER}"
     stored = PodGroup.from_dict({"metadata": {"name": group, "namespace": "team-a"}})
     client = FakeClient(make_pod("db-0", annotations={ANNOTATION: group}), stored)
+    cached = interceptor.wrap(client, interceptor.Funcs(get=get))
+    handler = Handler(cached, client, node_pool_key="pool", queue_key="queue")
 
-    await make_reconciler(client).reconcile(REQUEST)
+    await PodReconciler(cached, recorder, pod_grouper(cached), handler).reconcile(REQUEST)
 
     assert client.writes == []
+
+
+async def test_only_pods_of_selected_namespaces_are_grouped(stateful_set: Unstructured) -> None:
+    namespace = Namespace.from_dict({"metadata": {"name": "team-a"}})
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set), namespace)
+    reconciler = make_reconciler(client, Settings(namespace_labels={"team": "a"}))
+    await reconciler.reconcile(REQUEST)
+    assert client.writes == []
+
+    namespace.metadata.labels = {"team": "a"}
+    await client.update(namespace)
+    await reconciler.reconcile(REQUEST)
+
+    assert verbs(client)[1:] == [("create", "PodGroup"), ("patch", "Pod")]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +329,22 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     await reconciler.reconcile(REQUEST)
 
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
+
+
+async def test_our_own_mark_is_not_written_again_while_the_cache_does_not_show_it(
+    stateful_set: Unstructured,
+) -> None:
+    before = make_pod("db-0", stateful_set, resourceVersion="1")
+    client = FakeClient(stateful_set, before)
+
+    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
+        return before.deep_copy() if kind is Pod else await within.get(kind, key)
+
+    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
+    for _ in range(3):
+        await reconciler.reconcile(REQUEST)
+
+    assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod")]
 
 
 async def test_a_pod_does_not_get_the_group_of_an_earlier_pod_of_its_name(recorder: Any) -> None:

@@ -21,6 +21,17 @@ async def test_owners_that_own_each_other_are_an_error_and_no_endless_walk() -> 
         await pod_grouper(FakeClient(first, second, pod)).get_pod_owners(pod)
 
 
+async def test_a_pod_may_have_64_owners_above_each_other() -> None:
+    chain = [make_object("example.com/v1", "Widget", "w")]
+    for number in range(64):
+        chain.append(make_object("example.com/v1", "Widget", f"w{number}", chain[-1]))
+    grouper = pod_grouper(FakeClient(*chain))
+
+    assert len((await grouper.get_pod_owners(make_pod("p", chain[-2]))).owners) == 64
+    with pytest.raises(GroupingError, match="pod team-a/p has a chain of more than 64 owners"):
+        await grouper.get_pod_owners(make_pod("p", chain[-1]))
+
+
 async def test_of_several_owners_of_a_pod_the_first_one_counts_as_in_upstream() -> None:
     first, second = make_object("batch/v1", "Job", "first"), make_object("batch/v1", "Job", "second")
     pod, controls = make_pod("p"), reference(second)

@@ -8,9 +8,10 @@ from typing import Any, cast
 import anyio
 import pytest
 from controller_runtime import handler, source
-from controller_runtime.machinery import GVK, LazyObject, NamespacedName, metadata_only
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Unstructured, metadata_only
 from controller_runtime.reconcile import Request
 
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import PodGrouper, PodReconciler
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError, Inputs, Key, inputs
@@ -178,6 +179,23 @@ async def test_one_pod_brings_a_deleted_group_back_and_all_are_tried_if_it_does_
     assert queue.names == ["a1", "b1", "b1", "b2"]
 
 
+async def test_a_deleted_group_is_not_awaited_if_its_pods_are_reconciled_or_gone_anyway() -> None:
+    regrouping = Regrouping()
+    regrouping.note(pod("a"), "a", [OWNER])
+    regrouping.note(pod("b"), "b")
+    deletions = deletion(regrouping, "a"), deletion(regrouping, "b")
+
+    queue = await fed(
+        regrouping,
+        edit(regrouping),
+        *deletions,
+        lambda: regrouping.forget(pod("b")),
+        seconds=(PATIENCE + 3) * PERIOD,
+    )
+
+    assert queue.names == ["a"]
+
+
 async def test_a_group_whose_pod_waits_behind_many_others_is_awaited_for_longer() -> None:
     regrouping = Regrouping()
     for number in range(5 * PORTION):
@@ -258,11 +276,14 @@ async def test_a_pod_that_is_gone_or_has_another_group_is_forgotten() -> None:
         regrouping.note(pod(name), "g", [OWNER])
     regrouping.forget(pod("a"))
     regrouping.note(pod("b"), "other")
+    regrouping.note(pod("c"), "third", [OWNER])
+    regrouping.note(pod("d"), "fourth", [OWNER])
+    regrouping.forget(pod("d"))
     regrouping.forget(pod("unknown"))
 
     queue = await fed(regrouping, edit(regrouping), deletion(regrouping), seconds=2 * PERIOD)
 
-    assert queue.names == []
+    assert queue.names == ["c"]
 
 
 async def test_only_objects_that_were_read_for_the_pod_are_collected() -> None:
@@ -281,21 +302,73 @@ async def _read_another() -> None:
         inputs().read.add(OWNER._replace(name="another"))
 
 
-async def test_an_edit_of_an_owner_that_could_not_be_grouped_reaches_its_pods(
-    cluster: OwnerServer, recorder: Recorder
-) -> None:
-    regrouping, client = Regrouping(), cluster.watched
+@pytest.fixture
+def regrouping() -> Regrouping:
+    return Regrouping()
+
+
+@pytest.fixture
+def reconciler(cluster: OwnerServer, recorder: Recorder, regrouping: Regrouping) -> PodReconciler:
+    client = cluster.watched
     owners = OwnerCache(DirectClient(cluster), client, cluster, regrouping=regrouping)
+    groups = Handler(client, client, node_pool_key="", queue_key="")
+    return PodReconciler(client, recorder, PodGrouper(owners, owners.hub), groups, regrouping=regrouping)
+
+
+async def test_an_edit_of_an_owner_that_could_not_be_grouped_reaches_its_pods(
+    cluster: OwnerServer, reconciler: PodReconciler, regrouping: Regrouping
+) -> None:
     ray = make_object("ray.io/v1", "RayCluster", "ray", spec={"workerGroupSpecs": ["no map"]}, generation=1)
     await cluster.put(ray)
     await cluster.put(make_pod("a", ray))
-    groups = Handler(client, client, node_pool_key="", queue_key="")
-    reconciler = PodReconciler(
-        client, recorder, PodGrouper(owners, owners.hub), groups, regrouping=regrouping
-    )
     with pytest.raises(GroupingError, match="is no map"):
         await reconciler.reconcile(Request(*pod("a")))
 
     queue = await fed(regrouping, edit(regrouping, Key(ray.gvk, "team-a", "ray")), seconds=2 * PERIOD)
 
     assert queue.added == [(PERIOD, "a")]
+
+
+DB = Key(GVK("apps", "v1", "StatefulSet"), "team-a", "db")
+
+
+async def label(cluster: OwnerServer, team: str) -> Unstructured:
+    """Give the owner of the pods a label, which its group gets too."""
+    made = make_object("apps/v1", "StatefulSet", "db", labels={"team": team}, resourceVersion=team)
+    await cluster.put(made)
+    return made
+
+
+@pytest.fixture
+async def grouped(cluster: OwnerServer, reconciler: PodReconciler) -> PodReconciler:
+    """Return the reconciler, which has grouped the two pods of an owner."""
+    owner = await label(cluster, "1")
+    for name in ("a", "b"):
+        await cluster.put(make_pod(name, owner))
+        await reconciler.reconcile(Request(*pod(name)))
+    return reconciler
+
+
+async def test_while_an_owner_changes_its_group_is_written_for_one_of_its_pods(
+    cluster: OwnerServer, grouped: PodReconciler, regrouping: Regrouping
+) -> None:
+    queue = await fed(regrouping, edit(regrouping, DB), seconds=2 * PERIOD)
+    for name, team in zip(queue.names, ("2", "3"), strict=True):
+        edit(regrouping, DB)()
+        await label(cluster, team)
+        await grouped.reconcile(Request(*pod(name)))
+
+    (group,) = await cluster.watched.list(PodGroup)
+    assert group.labels["team"] == "2"
+
+
+async def test_a_group_that_is_deleted_right_after_it_was_made_comes_back(
+    cluster: OwnerServer, grouped: PodReconciler, regrouping: Regrouping
+) -> None:
+    (group,) = await cluster.watched.list(PodGroup)
+    await cluster.watched.delete(group)
+    queue = await fed(regrouping, lambda: regrouping.group_deleted(group.key), seconds=2 * PERIOD)
+
+    await grouped.reconcile(Request(*pod(queue.names[0])))
+
+    assert len(await cluster.watched.list(PodGroup)) == 1

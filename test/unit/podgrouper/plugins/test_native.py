@@ -82,6 +82,14 @@ async def test_a_gang_that_is_not_there_is_named(spec: Any, message: str) -> Non
         await group_of(make_pod("p", spec=spec))
 
 
+async def test_a_pod_group_that_a_workload_lacks_is_named() -> None:
+    workload = make_object(
+        "scheduling.k8s.io/v1alpha1", "Workload", "w", spec={"podGroups": [{"name": "launcher"}]}
+    )
+    with pytest.raises(GroupingError, match=r'spec\.podGroups has no pod group "nodes"'):
+        await group_of(make_pod("p", spec=IN_WORKLOAD), workload)
+
+
 @pytest.mark.parametrize("count", [0, -1, None, "4"])
 async def test_a_malformed_minimum_is_named(count: Any) -> None:
     gang = native(policy={"gang": {"minCount": count}})

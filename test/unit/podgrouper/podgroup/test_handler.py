@@ -356,6 +356,22 @@ async def test_a_group_that_we_have_not_written_is_decoded_once_a_version() -> N
     assert decoded == 3
 
 
+async def test_a_group_that_is_not_stored_as_it_was_sent_is_written_again() -> None:
+    server = FakeClient()
+
+    async def lower(_client: Any, obj: PodGroup, **options: Any) -> Any:
+        changed = obj.deep_copy()
+        changed.spec.min_member = 1
+        return await server.create(changed, **options)
+
+    groups = handler(interceptor.wrap(server, interceptor.Funcs(create=lower)))
+    for _ in range(3):
+        await groups.apply_to_cluster(wanted(min_available=3))
+
+    assert [call.verb for call in server.writes] == ["create", "update"]
+    assert (await server.get(PodGroup, KEY)).spec.min_member == 3
+
+
 async def test_of_a_group_that_is_up_to_date_no_annotations_are_kept() -> None:
     class Annotations(dict[str, str]):
         pass
