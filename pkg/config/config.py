@@ -107,11 +107,7 @@ def _error(path: str, text: bytes, problems: list[tuple[yaml.PathSteps, str]]) -
 def _explain(error: ErrorDetails) -> str:
     if error["type"] == "string_type" and not isinstance(error["input"], dict | list):
         return "a string is expected; put it in quotes"
-    if error["type"] in _TYPES:
-        return _TYPES[error["type"]]
-    if error["type"] == "extra_forbidden":
-        return "unknown key"
-    return str(error["msg"]).removeprefix("Value error, ")
+    return _TYPES.get(error["type"], error["msg"])
 
 
 def _drop_retired(data: dict[str, JSON]) -> Iterator[yaml.PathSteps]:

@@ -15,19 +15,20 @@ from pkg import apply
 PORTS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "a", "b", "c"])), max_size=6)
 
 
-@given(PORTS, PORTS)
+@given(st.none() | PORTS, PORTS)
 def test_ports_are_upserted_one_by_one_as_by_looking_through_the_list(
-    present: list[tuple[int, str | None]], new: list[tuple[int, str | None]]
+    present: list[tuple[int, str | None]] | None, new: list[tuple[int, str | None]]
 ) -> None:
-    want = list(present)
+    want = list(present or ())
     for item in new:
         at = next((i for i, old in enumerate(want) if old[0] == item[0] or old[1] == item[1]), len(want))
         want[at : at + 1] = [item]
 
-    ports = [
-        [ContainerPort(container_port=number, name=name) for number, name in side] for side in (present, new)
-    ]
-    result = apply.upsert_port(*ports)
+    old, ports = (
+        [ContainerPort(container_port=number, name=name) for number, name in side]
+        for side in (present or (), new)
+    )
+    result = apply.upsert_port(None if present is None else old, ports)
 
     assert [(port.container_port, port.name) for port in result or ()] == want
 

@@ -140,6 +140,10 @@ def test_newer_releases_of_trainer_have_another_name_for_authorized_metrics(
             HEAD + "notStartedAfter: -1s\n",
             'invalid configuration: notStartedAfter: Invalid value: "-1s": must be greater than or equal to 0',
         ),
+        (
+            HEAD + "notStartedAfter: soon\n",
+            'invalid configuration: notStartedAfter: Invalid value: "soon": must be a duration such as 60s or 5m, or 0s',
+        ),
         (HEAD + "webhook: {port: 70000}\n", "invalid configuration: webhook.port: Invalid value: 70000: must be between 1 and 65535"),
         (
             HEAD + "controller: {groupKindConcurrency: {A.b: 0}}\n",

@@ -245,6 +245,12 @@ async def test_a_queue_for_pods_of_a_gang_is_a_warning(spec: Any, place: str) ->
     assert await warnings(runtime(job()), train_job(**spec)) == []  # Volcano itself reads it then
 
 
+async def test_a_patch_of_nothing_of_a_gang_has_no_warning() -> None:
+    (patch,) = _patch()
+    del patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    assert await warnings(runtime(job(), **VOLCANO), train_job(runtimePatches=[patch])) == []
+
+
 async def test_a_queue_for_the_jobs_of_a_gang_is_a_warning() -> None:
     given = job()
     given["template"]["metadata"]["annotations"] = QUEUE

@@ -15,6 +15,7 @@ from pkg.statusserver import payload
         pytest.param(' \n{"trainerStatus": {"progressPercentage": 3}} and more', 3, id="text after it"),
         pytest.param('{"trainerStatus": {"progressPercentage": 1, "progressPercentage": 3}}', 3, id="the last counts"),
         pytest.param('{"trainerStatus": {"progressPercentage": null}}', None, id="null is unset"),
+        pytest.param('{"trainerStatus": {"metrics": [null]}}', None, id="null is an object without fields"),
         pytest.param('{"trainerStatus": {"progressPercentage": -2147483648}}', -(2**31), id="the least"),
     ],
 )  # fmt: skip

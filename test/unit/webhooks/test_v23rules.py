@@ -48,6 +48,12 @@ def job(trainer: Trainer | None = None, *, dataset: str | None = None, **spec: A
     return make_train_job("ns", "bert", trainer=trainer, initializer=initializer, **spec)
 
 
+def initialized(variables: int) -> TrainJob:
+    env = [EnvVar(name=f"E{number}") for number in range(variables)]
+    initializer = Initializer(dataset=DatasetInitializer(storage_uri="s3://b", env=env))
+    return make_train_job("ns", "bert", initializer=initializer)
+
+
 def found(old: TrainJob | None, new: TrainJob) -> list[str]:
     return [error.field for error in v23rules.violations(old, new)]
 
@@ -61,6 +67,8 @@ def found(old: TrainJob | None, new: TrainJob) -> list[str]:
         (job(Trainer(command=["c"] * 129)), ["spec.trainer.command"]),
         (job(Trainer(args=["a", "a" * ((1 << 20) + 1)])), ["spec.trainer.args[1]"]),
         (job(Trainer(env=[EnvVar(name=f"E{n}") for n in range(129)])), ["spec.trainer.env"]),
+        (initialized(128), []),
+        (initialized(129), ["spec.initializer.dataset.env"]),
         (job(dataset="no-scheme"), ["spec.initializer.dataset.storageUri"]),
         (job(dataset="s3://"), ["spec.initializer.dataset.storageUri"]),
         (job(dataset="9s://b"), ["spec.initializer.dataset.storageUri"]),

@@ -104,6 +104,9 @@ async def test_every_patch_is_checked_and_named_by_its_place() -> None:
     assert PATH + "." not in str(refused.value)
     assert "nodeSelector" in await build(runtimes, train_job(patch(HARMLESS)))
     assert await webhook.validate_create(train_job(patch(HARMLESS))) == []
+    without_pod = patch({})
+    del without_pod["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    assert await webhook.validate_create(train_job(without_pod)) == []
 
 
 @pytest.mark.parametrize("choice", [None, "", ALLOW])

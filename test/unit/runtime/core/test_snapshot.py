@@ -405,25 +405,33 @@ async def test_of_large_snapshots_only_the_newest_stays_decoded() -> None:
 
 
 @pytest.mark.parametrize("terminating", [False, True])
-async def test_an_unreadable_snapshot_is_an_error_of_the_runtime_unless_its_namespace_ends(
-    runtime: ClusterTrainingRuntime, terminating: bool
+@pytest.mark.parametrize("exists", [False, True])
+async def test_a_refused_snapshot_is_an_error_of_the_runtime_unless_its_namespace_ends(
+    runtime: ClusterTrainingRuntime, terminating: bool, exists: bool
 ) -> None:
-    causes = [{"reason": "NamespaceTerminating"}] if terminating else []
+    refusal = ForbiddenError(
+        "not for you", details={"causes": [{"reason": "NamespaceTerminating"}] if terminating else []}
+    )
 
     class Refusing(FakeClient):
         async def get(self, kind: Any, key: Any, **options: Any) -> Any:
-            if kind is ConfigMap:
-                raise ForbiddenError("not for you", details={"causes": causes})
+            if kind is ConfigMap and exists:
+                raise refusal
             return await super().get(kind, key, **options)
 
+        async def create(self, obj: Any, **options: Any) -> Any:
+            raise refusal
+
     train_job = make_train_job("team-a", "job", uid="uid-1", runtime="runtime")
-    store = Refusing(runtime, config_map(train_job, runtime))
+    store = Refusing(runtime, *[config_map(train_job, runtime)] * exists)
     runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
 
-    with pytest.raises(ForbiddenError if terminating else core.RuntimeNotFoundError) as refusal:
+    with pytest.raises(ForbiddenError if terminating else core.RuntimeNotFoundError) as error:
         await runtime_for(runtimes, train_job.spec.runtime_ref).new_objects(train_job)
 
-    assert terminating or str(refusal.value) == "getting runtime snapshot: not for you"
+    what = "getting" if exists else "creating runtime snapshot: applying"
+    what += " runtime snapshot" if exists else " runtime snapshot ConfigMap"
+    assert terminating or str(error.value) == f"{what}: not for you"
 
 
 LONG = "k" * 9000

@@ -267,8 +267,22 @@ class Informer:
             self.has_synced = True
 
 
-@pytest.mark.parametrize("served", [True, False], ids=["there from the start", "comes later"])
-async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(served: bool) -> None:
+@pytest.mark.parametrize(
+    ("served", "fails"),
+    [
+        pytest.param(True, False, id="there from the start"),
+        pytest.param(False, False, id="comes later"),
+        pytest.param(False, True, id="comes later, and no TrainJob can be listed"),
+    ],
+)
+async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(
+    served: bool, fails: bool
+) -> None:
+    async def listed(inner: Any, kind: Any, **options: Any) -> Any:
+        if fails:
+            raise StatusError("no", code=500, reason="InternalError")
+        return await inner.list(kind, **options)
+
     def policy(**of: Any) -> Any:
         spec = make_training_runtime_spec(make_replicated_job("a"))
         spec.pod_group_policy = PodGroupPolicy.from_dict(of)
@@ -294,7 +308,8 @@ async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(
     plugin = coscheduling.CoScheduling(reader)
     notes = Notes()
     for add in plugin.reconciler_builders():
-        add(cast("Any", notes), reader, cast("Any", Cache()))
+        lister = interceptor.wrap(reader, interceptor.Funcs(list=listed))
+        add(cast("Any", notes), lister, cast("Any", Cache()))
     (kind_served,) = notes.sources
     queue: PriorityQueue[Request] = PriorityQueue()
     async with anyio.create_task_group() as tasks:
@@ -307,7 +322,7 @@ async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(
         informer.served.set()
 
     woken = {str((await queue.get_with_priority())[0]) for _ in range(len(queue))}
-    assert woken == (set() if served else {"team-a/suspended", "team-b/running"})
+    assert woken == (set() if served or fails else {"team-a/suspended", "team-b/running"})
 
 
 async def test_gang_scheduled_jobs_are_woken_when_another_version_of_the_gang_api_is_served() -> None:

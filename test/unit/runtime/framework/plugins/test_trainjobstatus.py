@@ -1,11 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import base64
+from typing import Any, cast
 
 import pytest
+from controller_runtime import event
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, metadata_only
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
 
 from pkg import config, features
 from pkg.apis.config.v1alpha1 import Configuration
@@ -17,6 +21,7 @@ from pkg.runtime.framework import PluginError
 from pkg.runtime.framework.plugins import registry, trainjobstatus
 from pkg.util import trainjob
 from testkit.builders import make_replicated_job, make_train_job, make_training_runtime_spec
+from testkit.controllers import RecordedBuilder
 
 JOB = make_train_job(
     "lab",
@@ -122,6 +127,26 @@ async def test_pods_trust_the_former_authority_too_while_the_secret_holds_it() -
     objects = await build(FakeClient(secret(**data)))
     (config_map,) = [each for each in objects if isinstance(each, ConfigMap)]
     assert config_map.data == {"ca.crt": "NEW\nOLD\n"}
+
+
+async def test_a_runtime_without_a_trainer_gets_nothing_in_its_pods() -> None:
+    spec = make_training_runtime_spec(make_replicated_job("other"), ml_policy=MLPolicy(num_nodes=2))
+    objects = await build(FakeClient(secret(**{"ca.crt": base64.b64encode(b"PEM").decode()})), spec=spec)
+    assert "volumes" not in str(job_set(objects).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("data", "woken"), [({"ca.crt": "b"}, [JOB.key]), ({"ca.crt": "a", "other": "b"}, [])]
+)
+async def test_another_authority_wakes_all_train_jobs(data: dict[str, str], woken: list[object]) -> None:
+    builder: Any = RecordedBuilder()
+    trainjobstatus.Status(FakeClient())._watch_secret(builder, FakeClient(JOB), cast("Any", None))
+    queue: PriorityQueue[Request] = PriorityQueue()
+    update = event.UpdateEvent(secret(**{"ca.crt": "a"}), secret(**data))
+    (wanted,) = builder.options[Secret]["predicates"]
+    if wanted.update(update):
+        await builder.handlers[Secret].update(update, queue)
+    assert [(await queue.get_with_priority())[0] for _ in range(len(queue))] == woken
 
 
 async def test_the_address_is_that_of_the_service() -> None:

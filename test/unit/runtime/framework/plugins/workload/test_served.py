@@ -24,9 +24,10 @@ KINDS: dict[str, type[Object]] = {
 }
 
 
-def job_set(*pod_fields: str) -> dict[str, Any]:
-    """Return the schema properties of a JobSet whose pod specs have these fields."""
+def job_set(*pod_fields: str, **more: object) -> dict[str, Any]:
+    """Return the schema properties of a JobSet whose pod specs have these fields; ``more`` is added to their schema."""
     schema: dict[str, Any] = {"type": "object", "properties": {key: {"type": "object"} for key in pod_fields}}
+    schema |= more
     for step in ("spec", "template", "spec", "template"):
         schema = {"type": "object", "properties": {step: schema}}
     return {"spec": {"properties": {"replicatedJobs": {"type": "array", "items": schema}}}}
@@ -135,6 +136,7 @@ def test_a_schema_that_does_not_describe_pods_keeps_every_field() -> None:
     preserved["spec"]["x-kubernetes-preserve-unknown-fields"] = True
     assert keeps(preserved, "workloadRef")
     assert keeps({}, "workloadRef")
+    assert keeps(job_set("containers", **{"x-kubernetes-preserve-unknown-fields": True}), "workloadRef")
     assert not keeps(job_set("containers"), "workloadRef")
     assert keeps(job_set("containers", "workloadRef"), "workloadRef")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
+from controller_runtime.machinery.errors import ServerError
 from controller_runtime.rest import PublishedSchema
 
 from pkg.apis.jobset.v1alpha2 import DependsOn, JobSet, JobSetSpec, ReplicatedJob, StartupPolicy
@@ -245,6 +246,15 @@ async def test_a_cluster_without_gangs_is_a_warning_at_admission() -> None:
     assert errors == []
 
 
+async def test_a_train_job_is_admitted_while_it_is_unknown_whether_the_cluster_has_gangs() -> None:
+    async def fail(_kind: object, _known: object) -> PublishedSchema:
+        raise ServerError("unavailable", code=503)
+
+    train_job = make_train_job("team-a", "job")
+    plugin = Workload(FakeClient(), Served(fail))
+    assert await plugin.validate(info_of(train_job), None, train_job) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("version", "condition"), [("v1alpha2", "PodGroupScheduled"), ("v1beta1", "PodGroupInitiallyScheduled")]
 )
@@ -262,3 +272,5 @@ async def test_the_schedulers_condition_is_why_a_gang_waits(
     assert await plugin.why_waiting(train_job) is None, "no gang was written, so none is watched"
     await built(plugin, info_of(train_job), train_job)
     assert await plugin.why_waiting(train_job) == waiting
+    await client.delete(await client.get(KINDS[version], train_job.key))
+    assert await plugin.why_waiting(train_job) is None
