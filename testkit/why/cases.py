@@ -200,6 +200,10 @@ CASES: list[Any] = [
         ("namespace is terminating", "namespace-terminating", 1, "team-a",
          uncreated('jobsets.jobset.x-k8s.io "llama" is forbidden: unable to create new content in namespace team-a '
                    "because it is being terminated")),
+        ("namespace is being deleted", "namespace-terminating", 1, "team-a",
+         lambda w: w.make("v1", "Namespace", "team-a", namespace="", status={"phase": "Terminating"})),
+        ("runtime that the manager does not find", "runtime-missing", 1, "the runtime torch-distributed does not exist",
+         uncreated('clustertrainingruntimes.trainer.kubeflow.org "torch-distributed" not found')),
         ("unknown error", "creation-failed", 1, "etcdserver: request timed out", uncreated("etcdserver: request timed out")),
         ("image does not exist", "image-not-found", 1, "registry.example/train:1", lambda w: w.waits(
             "ImagePullBackOff", 'Back-off pulling image "registry.example/train:1": ErrImagePull: rpc error: code = NotFound '
@@ -307,6 +311,8 @@ CASES: list[Any] = [
             "Failed to create pod sandbox: rpc error: plugin type=\"calico\" failed (add)", "FailedCreatePodSandBox")),
         ("kubelet does nothing", "kubelet-silent", 1, "worker-0", bound_and_ignored),
         ("no GPUs free", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(NO_GPU)),
+        ("no GPUs free, in KAI's words", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(
+            "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs.")),
         ("more GPUs than any node has", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge),
         ("more GPUs than any node has, with a sidecar", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge_with_a_sidecar),
         ("more GPUs than any node has, and short of CPU", "never-fits", 1, "no node has more than 8", huge_and_short_of_cpu),

@@ -28,6 +28,7 @@ from testkit.why.states import (
     huge_gang,
     managed,
     manager_scaled_down,
+    missing,
     no_leader,
     pending_quota,
     preempted_and_deleted,
@@ -190,6 +191,31 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
 
     assert verdict.state is State.RUNNING
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("Secret", {"volumes": [{"projected": {"sources": [{"secret": {"name": "x"}}]}}]}),
+        ("ConfigMap", {"volumes": [{"projected": {"sources": [{"configMap": {"name": "x"}}]}}]}),
+        ("Secret", {"containers": [{"envFrom": [{"secretRef": {"name": "x"}}]}]}),
+        ("ConfigMap", {"initContainers": [{"envFrom": [{"configMapRef": {"name": "x"}}]}]}),
+    ],
+)
+def test_a_missing_object_is_found_wherever_a_pod_refers_to_it(kind: str, spec: dict[str, Any]) -> None:
+    world = TrainJobObjects()
+    missing(kind, "x", **spec)(world)
+
+    assert f"the {kind} x does not exist" in world.verdict().sentence
+
+
+def test_the_event_of_a_scheduler_says_why_a_gang_without_a_condition_waits() -> None:
+    world = TrainJobObjects()
+    world.unscheduled()
+    group = world.group("scheduling.volcano.sh/v1beta1", queue="team", status={"phase": "Inqueue"})
+    world.event(group, "Unschedulable", "2/2 tasks in gang unschedulable")
+
+    assert "2/2 tasks in gang unschedulable" in world.verdict().sentence
 
 
 @pytest.mark.parametrize(

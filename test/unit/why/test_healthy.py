@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pkg.why import Reference, State
-from testkit.why.states import sidecar
+from testkit.why.states import job_set_suspended, sidecar
 from testkit.why.world import TrainJobObjects, condition, when
 
 NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
@@ -36,6 +36,11 @@ def complete_after_failures(world: TrainJobObjects) -> None:
 
 def job_set_without_jobs(world: TrainJobObjects) -> None:
     world.remove(world.job, *world.pods, world.service)
+
+
+def job_set_just_suspended(world: TrainJobObjects) -> None:
+    job_set_suspended(world)
+    world.job_set["metadata"]["creationTimestamp"] = world.job["metadata"]["creationTimestamp"] = when(1)
 
 
 def job_without_pods(world: TrainJobObjects) -> None:
@@ -299,6 +304,7 @@ CASES: list[Any] = [
         ("runs for days", 300000, State.RUNNING, lambda world: None),
         ("created a second ago", 1, State.STARTING, TrainJobObjects.without_children),
         ("JobSet a second old", 1, State.STARTING, job_set_without_jobs),
+        ("JobSet a second old that another program suspended", 300, State.STARTING, job_set_just_suspended),
         ("Job a second old", 1, State.STARTING, job_without_pods),
         ("pods not scheduled yet", 2, State.STARTING, lambda world: world.unscheduled()),
         ("pulls a large image", 240, State.STARTING, pulling),

@@ -9,7 +9,7 @@ import pytest
 
 from pkg.constants.trainer import LABEL_TRAIN_JOB_ANCESTOR
 from pkg.why import LiveObject
-from pkg.why.phase import phase, state, trainer_steps, tree
+from pkg.why.phase import phase, state, trainer_steps, training_step, tree
 from testkit.why.states import pod_unknown
 from testkit.why.world import TrainJobObjects, condition, when
 
@@ -54,6 +54,25 @@ def test_the_tree_shows_each_object_below_its_owner() -> None:
         (3, "Pod", "Pending", "ImagePullBackOff"),
         (3, "Pod", "Running", "worker-1"),
     ]
+
+
+def test_the_tree_shows_what_is_being_deleted_and_how_containers_are() -> None:
+    world = TrainJobObjects()
+    world.job["metadata"]["deletionTimestamp"] = when(1)
+    world.container(init=True, running={"startedAt": when(10)})
+    world.ended(137, "OOMKilled", pod=1)
+
+    rows = [(row.status, row.reason) for row in tree(world.snapshot())]
+
+    assert rows[2][0] == "Deleting"
+    assert rows[3:] == [("Pending", "init container node runs"), ("Failed", "OOMKilled (exit code 137)")]
+
+
+def test_the_log_of_the_launcher_shows_the_training_of_mpi() -> None:
+    world = TrainJobObjects()
+    assert training_step(world.snapshot()) == "node"
+    _label_steps(world, node="trainer", launcher="")
+    assert training_step(world.snapshot()) == "launcher"
 
 
 def test_a_pod_without_a_node_is_shown_with_the_reason() -> None:

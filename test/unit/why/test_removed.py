@@ -167,3 +167,15 @@ def test_the_restarts_of_a_job_set_that_has_failed_are_evidence() -> None:
     evidence = world.verdict().findings[0].evidence
 
     assert "JobSet llama was restarted 2 times; its failurePolicy permits 2" in evidence
+
+
+def test_a_removed_pod_says_that_it_reached_its_deadline() -> None:
+    world = TrainJobObjects()
+    world.ended(143)
+    world.pods[0]["status"].update(reason="DeadlineExceeded", message="Pod was active too long")
+    kept = [LiveObject(world.pods[0])]
+    world.remove(world.pods[0])
+
+    found = diagnose(dataclasses.replace(world.snapshot(), removed_pods=kept)).findings
+
+    assert "deadline-exceeded" in [each.cause for each in found]

@@ -64,6 +64,18 @@ def test_the_position_of_each_of_200_waiting_train_jobs_and_the_names_ahead_are_
     assert "job-0, job-1, job-2 and 196 more" in evidence
 
 
+def test_the_newest_admissions_of_the_queue_say_when_it_may_be_admitted() -> None:
+    world = world_in_queue()
+    for number in range(7):
+        admitted = condition("Admitted", age=60 * number + 10)
+        spec, status = {"queueName": "team-queue"}, {"conditions": [admitted]}
+        world.make("kueue.x-k8s.io/v1beta1", "Workload", f"w{number}", spec=spec, status=status)
+
+    evidence = "\n".join(finding(world, [pending("llama", 0, 0)]).evidence)
+
+    assert "it may be admitted in 50s to 50s: an admission of this LocalQueue took 60s" in evidence
+
+
 def flavor(name: str, **quotas: str) -> dict[str, Any]:
     return {
         "name": name,
