@@ -29,7 +29,7 @@ def test_a_value_may_hold_an_equals_sign_and_be_empty() -> None:
 
 
 def test_the_last_of_a_repeated_flag_counts() -> None:
-    assert flags.parse(["--config=a", "--config=b"]).config == "b"
+    assert flags.parse(["--config=a", "--config=b", "--"]).config == "b"
 
 
 def test_a_boolean_does_not_eat_the_next_word() -> None:

@@ -88,7 +88,7 @@ def test_integers_are_gos(text: str, expected: int) -> None:
     assert flags.parse([f"--burst={text}"]).configuration.client_connection.burst == expected
 
 
-@pytest.mark.parametrize("text", ["", "seven", "1.5", "9" * 5000, "08"])
+@pytest.mark.parametrize("text", ["", "seven", "1.5", "2147483648", "9" * 5000, "08"])
 def test_what_is_not_an_integer_is_an_error(text: str) -> None:
     with pytest.raises(goflags.FlagError, match="flag -burst"):
         flags.parse([f"--burst={text}"])

@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import names as valid
 from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
-from testkit.grouping import (
-    group_of,
-    make_object,
-    make_pod,
-    make_pod_group,
-    pod_grouper,
-    reference,
-    refusing,
-    sub_group_of,
-)
+from testkit.grouping import group_of, make_object, make_pod, make_pod_group, reference, sub_group_of
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
@@ -288,16 +278,6 @@ async def test_a_service_whose_active_cluster_was_deleted_starts_with_its_next_c
     assert sub_group_of(metadata) == "w"
     with pytest.raises(NotFoundError, match='"b" not found'):
         await group_of(make_pod("p", made["service"]), made["service"], rules=rules)
-
-
-async def test_a_cluster_has_subgroups_if_its_present_group_cannot_be_read() -> None:
-    cluster = make_object("ray.io/v1", "RayCluster", "rc", spec={"headGroupSpec": {}, "workerGroupSpecs": []})
-    pod = make_pod("p", cluster)
-    grouper = pod_grouper(refusing(FakeClient(pod, cluster), "PodGroup"))
-
-    metadata = await (await grouper.get_pod_owners(pod)).metadata(pod)
-
-    assert [each.name for each in metadata.sub_groups] == ["headgroup"]
 
 
 @pytest.mark.parametrize("rules", [Rules.V0_13, Rules.V0_17])
