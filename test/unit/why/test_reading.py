@@ -14,6 +14,7 @@ from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, kinds, reading
+from testkit.why.states import manager_crashing
 from testkit.why.world import NOW, TrainJobObjects, condition
 
 OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
@@ -117,6 +118,18 @@ async def test_a_priority_class_that_does_not_exist_is_found_by_its_reference() 
     assert Reference("PriorityClass.scheduling.k8s.io", "", "urgent") in snapshot.absent
 
 
+async def test_a_reference_that_may_not_be_read_is_named_and_does_not_count_as_missing() -> None:
+    world = TrainJobObjects()
+    world.waits("ContainerCreating")
+    world.pods[0]["spec"]["volumes"] = [{"name": "token", "secret": {"secretName": "hf-token"}}]
+    refusal = ForbiddenError("secrets is forbidden", code=403, reason="Forbidden")
+
+    snapshot = await reading.take(client_of(world, {"Secret": refusal}), "team-a", "llama", NOW)
+
+    assert snapshot.absent == frozenset()
+    assert "Secret: secrets is forbidden" in diagnose(snapshot).unread
+
+
 @pytest.mark.parametrize("exists", [True, False])
 async def test_a_storage_class_that_does_not_exist_is_found_although_the_claim_has_no_events(
     exists: bool,
@@ -174,6 +187,17 @@ async def test_a_refused_kind_is_evidence_and_no_error() -> None:
     assert verdict.findings[0].cause == "manager-silent"
     assert any("nodes is forbidden" in each for each in verdict.unread)
     assert any("not known" in each for each in verdict.findings[0].evidence)
+
+
+async def test_the_pods_of_a_manager_that_has_no_available_pod_are_read() -> None:
+    world = TrainJobObjects()
+    manager_crashing(world)
+    world.manager["spec"]["selector"] = {"matchLabels": {"app": "trainer"}}
+    world.objects[-1]["metadata"]["labels"] = {"app": "trainer"}
+
+    assert (
+        "CrashLoopBackOff" in diagnose(await reading.take(client_of(world), "team-a", "llama", NOW)).sentence
+    )
 
 
 async def test_a_cluster_without_job_set_is_named() -> None:
