@@ -59,10 +59,6 @@ class Watchdog:
         self._grace = grace
         self._reported: LRU[str, None] = LRU(_MOST_PLACES)
 
-    def need_leader_election(self) -> bool:
-        """Return False: a replica that does not lead answers probes and webhooks, too."""
-        return False
-
     async def start(self) -> None:
         """Watch the running loop until cancelled."""
         ended = threading.Event()

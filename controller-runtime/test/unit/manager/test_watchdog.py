@@ -4,6 +4,7 @@
 
 import asyncio
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 import controller_runtime as ctrl
 from controller_runtime import log, rest
 from controller_runtime.interop import kubernetes_asyncio
-from controller_runtime.manager.watchdog import BLOCKED, Watchdog
+from controller_runtime.manager.watchdog import BLOCKED, StopSignal, Watchdog, handled
 
 pytestmark = pytest.mark.real_time
 LONG = BLOCKED + 1.5
@@ -126,6 +127,68 @@ async def test_a_loop_that_waits_is_not_reported(lines: Lines) -> None:
     async with watched():
         await asyncio.to_thread(time.sleep, LONG)
     assert lines == []
+
+
+NEVER_FREE = threading.Lock()
+"""To acquire it blocks in C, so no frame is added to the stack."""
+NEVER_FREE.acquire()
+
+
+class Slow(selectors.DefaultSelector):
+    """A selector that returns late once, as on a machine that is too busy to run the process."""
+
+    late = False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.late:
+            self.late = False
+            NEVER_FREE.acquire(timeout=LONG)
+        return super().select(timeout)
+
+
+def test_a_loop_that_only_waits_for_the_machine_is_neither_reported_nor_ended(lines: Lines) -> None:
+    exits: list[int] = []
+    selector = Slow()
+
+    async def main() -> None:
+        handled.set(StopSignal(exits.append, received_at=0.0))
+        async with watched():
+            selector.late = True
+            await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(main())
+    assert (lines, exits) == ([], [])
+
+
+def test_a_library_that_blocks_the_loop_is_reported_if_no_code_of_the_program_runs(lines: Lines) -> None:
+    async def main() -> None:
+        async with watched():
+            asyncio.get_running_loop().call_soon(NEVER_FREE.acquire, True, LONG)
+            await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    thread.join()
+    (line,) = lines
+    assert str(line["at"]).startswith("Handle._run (")
+    assert "in" not in line
+
+
+async def test_a_blocked_process_is_ended_only_after_a_signal_and_a_grace_period_that_ends() -> None:
+    cases = {"ends": (30, 0.0), "no signal": (30, None), "lasting": (1e9, 0.0), "endless": (-1, 0.0)}
+    exits: list[str] = []
+    tasks = []
+    for name, (grace, received_at) in cases.items():
+        handled.set(StopSignal(lambda _, name=name: exits.append(name), received_at))  # type: ignore[misc]
+        tasks.append(asyncio.create_task(Watchdog(grace).start()))
+    handled.set(None)
+    await asyncio.sleep(0)
+    NEVER_FREE.acquire(timeout=LONG)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert exits == ["ends"]
 
 
 _PROGRAM = """
