@@ -24,6 +24,17 @@ _SPEC: Final[dict[str, Any]] = {
         "not": {**_A_AND_B, "not": {"required": ["a"]}},
         "list": {"type": "array", "items": {**_A_AND_B, "oneOf": _EITHER}},
         "text": {**_TEXT, "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]},
+        "port": {"x-kubernetes-int-or-string": True},
+        "percent": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "some": {"type": "array", "items": _TEXT, "minItems": 2},
+        "few": {"type": "object", "additionalProperties": _TEXT, "minProperties": 1},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": _TEXT},
+        "named": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["a"],
+            "items": {**_A_AND_B, "required": ["a"]},
+        },
         "kinds": {
             "type": "object",
             "properties": {
@@ -45,6 +56,7 @@ COMBINED_CRD: Final = open_crd(
 )
 
 _NO_ONE: Final = "must validate one and only one schema (oneOf). Found"
+_TYPE: Final = 'spec.{0}: Invalid value: "{1}": spec.{0} in body must be of type {2}: "{1}"'
 CASES: Final[list[tuple[dict[str, Any], str]]] = [
     ({"above": 1}, "spec.above: Invalid value: 1: spec.above in body should be greater than 1"),
     ({"above": 2, "below": 8.5, "threes": 6, "halves": 1.5}, ""),
@@ -94,6 +106,39 @@ CASES: Final[list[tuple[dict[str, Any], str]]] = [
         ),
     ),
     ({"text": "b", "list": [{"a": ""}, {"b": ""}], "kinds": {"type": "y", "y": 1}}, ""),
+    ({"port": 80, "percent": "5%", "some": ["", ""], "few": {"": ""}, "named": [{"a": "1"}, {"a": "2"}]}, ""),
+    ({"port": 1.5}, _TYPE.format("port", "number", "integer,string")),
+    (
+        {"percent": True},
+        (
+            f"[{_TYPE.format('percent', 'boolean', 'integer,string')}, "
+            '<nil>: Invalid value: "": "spec.percent" must validate at least one schema (anyOf), '
+            f"{_TYPE.format('percent', 'boolean', 'integer')}]"
+        ),
+    ),
+    ({"some": []}, "spec.some: Invalid value: 0: spec.some in body should have at least 2 items"),
+    ({"few": {}}, "spec.few: Invalid value: 0: spec.few in body should have at least 1 properties"),
+    (
+        {"set": [None, "b", None]},
+        (
+            f"[{_TYPE.format('set[0]', 'null', 'string')}, {_TYPE.format('set[2]', 'null', 'string')}, "
+            "spec.set[2]: Duplicate value: null]"
+        ),
+    ),
+    (
+        {"named": [{"a": "1"}, "", {"a": "1"}]},
+        (
+            f"[{_TYPE.format('named[1]', 'string', 'object')}, "
+            'spec.named[1]: Invalid value: "": must be an object for an array of list-type map]'
+        ),
+    ),
+    (
+        {"named": [{"a": "1"}, None, {"a": "1"}, None]},
+        (
+            f"[{_TYPE.format('named[1]', 'null', 'object')}, {_TYPE.format('named[3]', 'null', 'object')}, "
+            'spec.named[2]: Duplicate value: {"a":"1"}, spec.named[3]: Duplicate value: {}]'
+        ),
+    ),
     (
         {"kinds": {"type": "y"}},
         (

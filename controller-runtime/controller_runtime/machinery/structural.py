@@ -189,15 +189,11 @@ def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
                     f"Invalid value: {go_json(value[index])}: must be an object for an array of list-type map"
                 )
                 yield Problem((*path, index), text)
-            if not strays:
-                identities = [
-                    None if item is None else {key: item[key] for key in sorted(keys) if key in item}
-                    for item in value
-                ]
+            if not strays:  # an item that is null has none of the keys
+                objects = [item or {} for item in value]
+                identities = [{key: item[key] for key in sorted(keys) if key in item} for item in objects]
     seen: dict[str, int] = {}
     for index, identity in enumerate(identities):
-        if identity is None:
-            continue
         text = go_json(identity)
         seen[text] = seen.get(text, 0) + 1
         if seen[text] == 2:
