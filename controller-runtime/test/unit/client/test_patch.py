@@ -39,6 +39,13 @@ def test_an_optimistic_lock_names_the_version() -> None:
     assert body(pod("a"), pod("a"), optimistic_lock=True) == {"metadata": {"resourceVersion": "7"}}
 
 
+def test_an_optimistic_lock_needs_a_version() -> None:
+    old = pod("a")
+    old.metadata.resource_version = None
+    with pytest.raises(ValueError, match=r"^n/p: an optimistic lock needs a resourceVersion$"):
+        body(old, pod("a"), optimistic_lock=True)
+
+
 def test_a_custom_resource_has_no_strategic_merge_patch() -> None:
     with pytest.raises(
         ValueError, match=r"Job: strategic merge patches are not supported for this kind; use merge_from$"

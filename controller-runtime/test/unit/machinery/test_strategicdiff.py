@@ -38,6 +38,12 @@ A, B = {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}
         ),
         pytest.param(
             pod(A, B),
+            pod(B, A),
+            {"spec": {"template": {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}}},
+            id="only the order changes",
+        ),
+        pytest.param(
+            pod(A, B),
             pod(B),
             pod({"$patch": "delete", "name": "a"}, **{"$setElementOrder/containers": [{"name": "b"}]}),
             id="an item is removed",

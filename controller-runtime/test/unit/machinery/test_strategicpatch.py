@@ -93,6 +93,22 @@ def merged(original: Document, patch: Document) -> Document:
             {"securityContext": {"y": 1}},
             id="directives are not stored",
         ),
+        pytest.param({}, {"x": {"$patch": "replace", "a": 1}}, {}, id="a directive adds nothing"),
+        pytest.param({"x": "a"}, {"x": {"$patch": "delete"}}, {}, id="a directive for a map deletes a text"),
+        pytest.param({}, {"$setElementOrder/containers": [{"name": "a"}]}, {}, id="an order of no list"),
+        pytest.param(
+            {},
+            {
+                "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+                "containers": [{"name": "b"}, {"name": "a", "env": [{"name": "e", "$patch": "delete"}]}],
+            },
+            {"containers": [{"name": "b"}, {"name": "a", "env": []}]},
+            id="the order of a new list",
+        ),
+        pytest.param({"containers": []}, {"containers": []}, {"containers": []}, id="an empty list"),
+        pytest.param(
+            {"x": "a"}, {"$deleteFromPrimitiveList/x": ["a"]}, {"x": "a"}, id="nothing is deleted from a text"
+        ),
     ],
 )
 def test_merging(original: Document, patch: Document, want: Document) -> None:
@@ -179,6 +195,15 @@ def test_an_item_with_the_key_true_is_not_the_one_with_the_key_1() -> None:
             {"$setElementOrder/containers": {}},
             "invalid patch format of setElementOrder list",
             id="no list",
+        ),
+        pytest.param(
+            {}, {"$setElementOrder": []}, "invalid patch format of setElementOrder list", id="order of what"
+        ),
+        pytest.param(
+            {},
+            {"$deleteFromPrimitiveList": ["a"]},
+            "invalid patch format of primitive list",
+            id="deletion from what",
         ),
         pytest.param(
             {"containers": [{"name": "a"}]},

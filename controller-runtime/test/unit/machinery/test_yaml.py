@@ -66,6 +66,7 @@ MARKS = st.text(
         ("{1: a, true: b, 1e6: c, 0.1: d, -0.0: e}", {"1": "a", "true": "b", "1e+06": "c", "0.1": "d", "-0": "e"}),
         ("{<<: {a: 1, b: 1}, b: 2}", {"a": 1, "b": 2}),
         ("{b: 2, <<: {a: 1, b: 1}}", {"a": 1, "b": 1}),
+        ("{1e40: a, -1e40: b, 16777217.0: c}", {".inf": "a", "-.inf": "b", "1.6777216e+07": "c"}),
         ('{"<<": {a: 1}}', {"<<": {"a": 1}}),
         ("{<<: [{a: 1}, {a: 2, b: 2}]}", {"a": 1, "b": 2}),
     ],
@@ -257,6 +258,7 @@ def test_a_text_is_parsed_once_for_all_its_lines(monkeypatch: pytest.MonkeyPatch
 
 def test_documents_are_numbered_and_empty_ones_skipped() -> None:
     assert list(yaml.load_all("a: 1\n---\n---\nb: 1\n---\n# end\n")) == [(1, {"a": 1}), (3, {"b": 1})]
+    assert str(list(yaml.load_all('{"a": 1.5, "b": 1e3}'))) == "[(1, {'a': 1.5, 'b': 1000})]"
     assert list(yaml.load_all('{"a": 1} [2]\n')) == [(1, {"a": 1}), (2, [2])]
     assert list(yaml.load_all("{a: 1}\n---\n[2]\n")) == [(1, {"a": 1}), (2, [2])]
 
@@ -268,11 +270,12 @@ def test_documents_are_numbered_and_empty_ones_skipped() -> None:
         ('{"a":\n1, "a": 2}', "line 2: a: key is given twice, first at line 1"),
         ('{"a": "NaN",\n"b": NaN}', "line 2: 'NaN' is not a number in JSON"),
         ('{"a": [1,\n2,\n-1e999]}', "line 3: '-1e999' is not a number in JSON"),
+        (b'{"a": "\xff"}', "not UTF-8 text"),
         ("[" * 100_000, "nested more than 200 levels deep"),
         ("[" * 300 + "]" * 300, "nested more than 200 levels deep"),
     ],
 )
-def test_json_that_is_none_has_a_line(text: str, message: str) -> None:
+def test_json_that_is_none_has_a_line(text: str | bytes, message: str) -> None:
     with pytest.raises(yaml.YAMLError) as caught:
         list(yaml.load_all(text, is_json=True))
     assert str(caught.value) == message
