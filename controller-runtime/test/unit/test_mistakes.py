@@ -258,6 +258,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "the type of a column must be one of boolean, date, integer, number, string, not int",
     ),
+    "name of a column": (
+        lambda: ctrl.crd.PrinterColumn("", "integer", ".status.ready"),
+        TypeError,
+        "a column needs a name",
+    ),
     "path of a column": (
         lambda: ctrl.crd.PrinterColumn("Ready", "integer", "status.ready"),
         TypeError,

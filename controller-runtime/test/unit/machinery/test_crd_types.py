@@ -4,11 +4,12 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 import pydantic
 import pytest
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 from typing_extensions import TypedDict
 
 from controller_runtime.machinery import Object, Struct
@@ -37,6 +38,49 @@ class Data:
 class Typed(TypedDict, total=False):
     own: Own
     names: list[str]
+
+
+class Empty(Struct):
+    pass
+
+
+class Cat(Struct):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(Struct):
+    kind: Literal["dog"]
+    lives: str
+
+
+class Free(Struct):
+    crd: ClassVar = Markers(preserve_unknown_fields=True)
+
+    kind: Literal["free"]
+
+
+class PlainCat(pydantic.BaseModel):
+    kind: Literal["plain"]
+
+
+@dataclasses.dataclass
+class Chain:
+    link: "Chain | None"
+
+
+@dataclasses.dataclass
+class Counts:
+    counts: dict[str, int]
+
+
+@dataclasses.dataclass
+class Choice:
+    one: int | list[str]
+
+
+def one_of(first: type, second: type) -> Any:
+    return Annotated[Union[first, second], Field(discriminator="kind")]  # noqa: UP007 - of variables
 
 
 def schema_of(annotation: Any, engine: Literal["rust-regex", "python-re"] = "rust-regex") -> Any:
@@ -80,6 +124,34 @@ A = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a
         pytest.param(
             Annotated[int | float, Field(ge=1)], {"type": "number", "minimum": 1}, id="a bounded number"
         ),
+        pytest.param(
+            Annotated[int, Field(gt=1, lt=9)],
+            {
+                "type": "integer",
+                "minimum": 1,
+                "exclusiveMinimum": True,
+                "maximum": 9,
+                "exclusiveMaximum": True,
+            },
+            id="exclusive bounds",
+        ),
+        pytest.param(Literal["a"], {"type": "string", "enum": ["a"]}, id="one value"),
+        pytest.param(Annotated[int, PlainSerializer(str)], {"type": "string"}, id="written as text"),
+        pytest.param(
+            set[str],
+            {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            id="a set",
+        ),
+        pytest.param(Empty, {"type": "object"}, id="a struct without fields"),
+        pytest.param(
+            Counts,
+            {
+                "type": "object",
+                "properties": {"counts": {"type": "object", "additionalProperties": {"type": "integer"}}},
+                "required": ["counts"],
+            },
+            id="a map in a dataclass",
+        ),
     ],
 )
 def test_a_type_has_this_schema(annotation: Any, schema: Any) -> None:
@@ -90,6 +162,25 @@ def test_a_type_has_this_schema(annotation: Any, schema: Any) -> None:
     ("annotation", "reason"),
     [
         (None, "it can only be None, which is not written"),
+        (int | list[str], r"int \| list\[str\] is a choice of several types; declare an optional field"),
+        (Choice, "it is a choice of several types"),
+        (Chain, "Chain contains itself; give"),
+        (dict[int, str], "the keys of a map must be strings without constraints"),
+        (one_of(Cat, Dog), "lives has another schema in Dog than in another choice"),
+        (
+            one_of(Cat, Free),
+            "Free has x-kubernetes-preserve-unknown-fields, which cannot apply to one choice",
+        ),
+        (one_of(Cat, PlainCat), ".*PlainCat'> is not a struct, as each choice of a union"),
+        (
+            Annotated[int, PlainSerializer(lambda value: value)],
+            "the function that writes it has no return type",
+        ),
+        (tuple[int, str], "each item of a tuple has its own schema"),
+        (set[int | None], "the API server does not accept null in a set"),
+        (Literal["a", 1], r"the values \['a', 1\] have several types"),
+        (list[Literal["a"] | None], "the API server does not accept null as one of the values of an enum"),
+        (timedelta, "the API server does not check the format duration as Python does; use machinery.Dur"),
         (
             Annotated[str, Field(pattern="^(?!a)")],
             "pydantic cannot check it: look-around, .* is not supported",

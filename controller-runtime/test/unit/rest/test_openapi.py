@@ -8,7 +8,7 @@ import pytest
 
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport, Request, published_schema
+from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport, Request, Response, published_schema
 
 BIRD = GVK("example.com", "v1", "Bird")
 PATH = "/openapi/v3/apis/example.com/v1"
@@ -72,6 +72,15 @@ async def test_a_server_without_schemas_has_none() -> None:
     status = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}
 
     assert await published_schema(FakeTransport(lambda _request: FakeResponse(404, status)), BIRD) is None
+
+
+async def test_a_kind_has_no_schema_if_the_document_is_gone_since_the_index_was_written() -> None:
+    index, status = server(), {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}
+
+    async def answer(request: Request) -> Response:
+        return FakeResponse(404, status) if request.path == PATH else await index.send(request)
+
+    assert await published_schema(FakeTransport(answer), BIRD) is None
 
 
 async def test_a_refusal_is_an_error() -> None:
