@@ -157,13 +157,15 @@ async def test_many_deletes_missed_in_a_gap_are_told_while_others_get_their_turn
     assert await cache.list(ConfigMap) == []
 
 
-async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any) -> None:
+@pytest.mark.parametrize("cause", ["ResourceVersionTooLarge", ""])
+async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any, cause: str) -> None:
     server.streams_lists = False
     cache = await server.start()
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     await anyio.sleep(5)
-    behind = refusal(504, "Timeout", "Too large resource version: 99, current: 5")
+    message = "no" if cause else "Too large resource version: 99, current: 5"
+    behind = refusal(504, "Timeout", message, details={"causes": [{"reason": cause}]})
     server.faults.extend([refusal(410, "Expired"), behind])
     server.hang_up()
     await anyio.sleep(5)

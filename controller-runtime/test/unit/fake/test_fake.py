@@ -10,6 +10,7 @@ import pytest
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.rbac.v1 import Role
 from controller_runtime.client import APPLY, MERGE, Watcher, merge_from, raw_patch
 from controller_runtime.fake import FakeClient, FakeRecorder
 from controller_runtime.machinery import GVK, errors, unstructured
@@ -109,6 +110,18 @@ class TestRead:
         first = await client.get(WIDGET, ("n", "w"))
         first["spec"]["a"].append(2)
         assert (await client.get(WIDGET, ("n", "w"))).nested("spec", "a") == [1]
+
+
+async def test_an_object_is_added_once() -> None:
+    client = FakeClient(pod())
+    with pytest.raises(errors.AlreadyExistsError):
+        client.add(pod())
+
+
+async def test_only_roles_may_have_names_with_colons(client: FakeClient) -> None:
+    await client.create(Role.from_dict({"metadata": {"name": "system:a", "namespace": "n"}}))
+    with pytest.raises(errors.InvalidError, match="a lowercase RFC 1123 subdomain must"):
+        await client.create(config_map("system:a"))
 
 
 async def test_objects_given_are_stored_as_they_are() -> None:

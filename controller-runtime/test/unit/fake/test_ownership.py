@@ -4,6 +4,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +97,8 @@ def test_paths_are_written_as_messages_have_them() -> None:
     ]
 
 
-def test_items_with_keys_that_are_no_plain_values_are_one_list() -> None:
-    paths = ownership.fields_of({"spec": {"containers": [{"name": []}, {"name": "a"}]}}, POD)
+@pytest.mark.parametrize("item", [{"name": []}, {"image": "b"}, 1])
+def test_items_without_keys_that_are_plain_values_are_one_list(item: Any) -> None:
+    paths = ownership.fields_of({"spec": {"containers": [item, {"name": "a"}]}}, POD)
 
     assert paths == {("spec", "containers")}

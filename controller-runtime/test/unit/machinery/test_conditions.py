@@ -37,7 +37,11 @@ def test_the_time_moves_only_with_the_status() -> None:
     held: list[Condition] = []
     conditions.set_status_condition(held, suspended("True"), NOON)
     assert conditions.set_status_condition(held, suspended("True", "other"), LATER)
-    assert (held[0].message, held[0].last_transition_time) == ("other", "2026-01-01T12:00:00Z")
+    new = suspended("True", "other")
+    new.reason = "S"
+    assert conditions.set_status_condition(held, new, LATER)
+    assert (held[0].reason, held[0].message) == ("S", "other")
+    assert held[0].last_transition_time == "2026-01-01T12:00:00Z"
     assert conditions.set_status_condition(held, suspended("False", "other"), LATER)
     assert held[0].last_transition_time == "2026-01-01T13:00:00Z"
     assert len(held) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller_runtime import recorder, rest
+from controller_runtime import log, recorder, rest
 from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.client import LiveClient, interceptor
 from controller_runtime.fake import FakeClient
@@ -290,7 +290,24 @@ async def test_a_full_queue_loses_events_and_telling_never_waits() -> None:
         for number in range(8):
             source.event(POD, "Normal", f"R{number}", "b")
         await anyio.wait_all_tasks_blocked()
-    assert len(await stored(client)) == 5
+        with log.captured() as lines:
+            for _ in range(2):
+                source.event(POD, "Normal", "Later", "b")
+    assert len(await stored(client)) == 6
+    told = "Events were lost because too many were queued"
+    assert [line["lost"] for line in lines if line["event"] == told] == [3]
+
+
+@pytest.mark.parametrize("terminating", [True, False])
+async def test_a_refused_event_is_an_error_unless_its_namespace_is_going(terminating: bool) -> None:
+    causes = [{"reason": "NamespaceTerminating" if terminating else "Other"}]
+    status = {"kind": "Status", "reason": "Forbidden", "message": "no", "details": {"causes": causes}}
+    transport = rest.FakeTransport(lambda _: rest.FakeResponse(403, status))
+    with log.captured() as lines:
+        async with running(LiveClient(transport)) as source:
+            source.event(POD, "Normal", "A", "b")
+            await anyio.wait_all_tasks_blocked()
+    assert ("Event was refused" in [line["event"] for line in lines]) is not terminating
 
 
 async def test_an_event_that_is_recorded_once_survives_a_restart_alone() -> None:

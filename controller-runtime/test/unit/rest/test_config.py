@@ -61,6 +61,14 @@ async def test_without_any_source_one_line_says_where_was_looked(tmp_path: Path)
         await rest.load_config(environ={"HOME": str(tmp_path)})
 
 
+async def test_a_file_that_is_absent_or_no_file_is_named(write: Write, tmp_path: Path) -> None:
+    for path, problem in ((tmp_path / "absent", "no such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(rest.ConfigError, match=rf"^kubeconfig {path}: {problem}$"):
+            await rest.load_config(str(path))
+    with pytest.raises(rest.ConfigError, match=r"config: cluster 'c': server is missing$"):
+        await rest.load_config(str(write(cluster={"server": ""})))
+
+
 async def test_an_unknown_home_directory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(rest.ConfigError, match=r"^kubeconfig ~no-such-user/config: "):
         await rest.load_config("~no-such-user/config")

@@ -8,7 +8,14 @@ import pytest
 
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport, Request, Response, published_schema
+from controller_runtime.rest import (
+    AnswerError,
+    FakeResponse,
+    FakeTransport,
+    Request,
+    Response,
+    published_schema,
+)
 
 BIRD = GVK("example.com", "v1", "Bird")
 PATH = "/openapi/v3/apis/example.com/v1"

@@ -86,6 +86,11 @@ def test_metadata_that_a_converter_sets_is_its_own(conversions: webhook.Conversi
             f"{GROUP}/v1",
             "Boat a/b: spec.rig: '?' is neither a number nor names",
         ),
+        (
+            boat("v0", odd=[{}] * 12_001),
+            f"{GROUP}/v1",
+            "Boat a/b: the object is too large: it has more than 12000 objects and lists",
+        ),
         (boat("v1"), "a/b/c", "unexpected apiVersion: 'a/b/c'"),
         ([], f"{GROUP}/v1", "the object cannot be decoded: Expected `object`, got `array`"),
     ],
@@ -148,6 +153,19 @@ async def test_an_answer_names_every_object_that_failed_and_holds_none(
     message = "Boat a/odd: spec.rig: '?' is neither a number nor names; panic: RuntimeError: oops [recovered]"
     assert answer == {"uid": "x", "convertedObjects": [], "result": {"status": "Failed", "message": message}}
     assert metrics.CONVERSION_PANICS._value.get() - panics == 1
+
+
+async def test_an_answer_names_at_most_20_objects_that_failed(conversions: webhook.Conversions) -> None:
+    answer = msgspec.json.decode((await ask(conversions, *[boat("v2")] * 30)).body)["response"]
+    assert answer["result"]["message"].count("no converter for") == 20
+
+
+async def test_a_converter_that_returns_another_version_is_a_bug() -> None:
+    conversions = webhook.Conversions()
+    conversions.register(Boat, webhook.Spoke(BoatV0, lambda boat: boat, V0.from_hub))
+    answer = msgspec.json.decode((await ask(conversions, boat("v0"))).body)["response"]
+    text = f"panic: TypeError: Boat a/b: converter for {GROUP}/v1, Kind=Boat returned BoatV0 [recovered]"
+    assert answer["result"]["message"] == text
 
 
 @pytest.mark.parametrize(
