@@ -69,8 +69,10 @@ class Table:
         """Return the key of an object; it has no namespace if the kind is cluster-scoped.
 
         Raises:
-            InvalidRequestError: the kind is namespaced and the namespace is empty.
+            InvalidRequestError: the name is empty, or the kind is namespaced and the namespace is empty.
         """
+        if not name:
+            raise InvalidRequestError(f"{self.resource.group_resource}: an object's name may not be empty")
         if not self.properties.scope_is_known:
             return NamespacedName(namespace, name)
         if not self.resource.namespaced:

@@ -107,7 +107,11 @@ def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version()
     resources = [{"name": "jobs", "kind": "Job", "namespaced": True}]
     listed = {"kind": "APIResourceList", "apiVersion": "v1", "resources": resources}
     assert discovery("/apis/batch/v1", tables) == listed
-    assert discovery("/apis/apps", tables) is None
+    for path in ("/apis/apps", "/apis/batch/v2", "/api/v1"):
+        assert discovery(path, tables) is None
+    pods = discovery("/api/v1", PODS)
+    assert pods is not None
+    assert [each["name"] for each in pods["resources"]] == ["pods"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The in-memory client behaves like an API server; the integration tests compare it with a real one."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import anyio
 import pytest
 
 import controller_runtime as ctrl
+from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.rbac.v1 import Role
 from controller_runtime.client import APPLY, MERGE, Watcher, merge_from, raw_patch
@@ -116,6 +118,23 @@ async def test_an_object_is_added_once() -> None:
     client = FakeClient(pod())
     with pytest.raises(errors.AlreadyExistsError):
         client.add(pod())
+
+
+@pytest.mark.parametrize(
+    ("method", "metadata", "problem"),
+    [
+        ("PUT", {"namespace": "n"}, "configmaps: an object's name may not be empty"),
+        ("POST", {"name": "c"}, "configmaps c: the namespace may not be empty"),
+    ],
+)
+async def test_a_raw_write_of_an_object_without_its_key_is_a_400(
+    client: FakeClient, method: str, metadata: dict[str, str], problem: str
+) -> None:
+    path = "/api/v1/namespaces/n/configmaps/c" if method == "PUT" else "/api/v1/configmaps"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    response = await client.transport.send(rest.Request(method, path, body=json.dumps(body).encode()))
+    assert response.status == 400
+    assert json.loads(await response.read())["message"] == problem
 
 
 async def test_only_roles_may_have_names_with_colons(client: FakeClient) -> None:
