@@ -128,8 +128,9 @@ async def test_an_object_is_added_once() -> None:
     ],
 )
 async def test_a_raw_write_of_an_object_without_its_key_is_a_400(
-    client: FakeClient, method: str, metadata: dict[str, str], problem: str
+    method: str, metadata: dict[str, str], problem: str
 ) -> None:
+    client = FakeClient(config_map())
     path = "/api/v1/namespaces/n/configmaps/c" if method == "PUT" else "/api/v1/configmaps"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     response = await client.transport.send(rest.Request(method, path, body=json.dumps(body).encode()))
