@@ -38,6 +38,23 @@ async def test_everything_streams_in_and_the_same_connection_goes_on(server: Any
     }
 
 
+async def test_only_the_bookmark_that_says_so_ends_the_initial_objects(server: Any) -> None:
+    def event(kind: str, **metadata: Any) -> bytes:
+        return msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
+
+    end = {"k8s.io/initial-events-end": "true"}
+    a, b = (event("ADDED", name=name, namespace="n", resourceVersion="1") for name in "ab")
+    middle, last = (
+        event("BOOKMARK", resourceVersion="1"),
+        event("BOOKMARK", resourceVersion="1", annotations=end),
+    )
+    server.faults.append(lambda _request: FakeResponse(lines=(a, middle, b, last)))
+    cache = await server.start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(server.heard.handler)
+    await cache.wait_for_sync(1)
+    assert server.heard.take() == ["add a initial", "add b initial"]
+
+
 async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(server: Any) -> None:
     server.streams_lists = False
     for name in "abcde":
