@@ -594,9 +594,7 @@ def _key(value: Any) -> str:
 
 def _float32(value: float) -> str:
     """Return a number as Go's ``FormatFloat(value, 'g', -1, 32)``: the fewest digits that a float32 needs."""
-    (single,) = struct.unpack(
-        "f", struct.pack("f", value)
-    )  # in the native format, too large numbers become inf
+    (single,) = struct.unpack("f", struct.pack("f", value))  # infinite if ``value`` is too large
     if not math.isfinite(single):
         return ".nan" if math.isnan(single) else "-.inf" if single < 0 else ".inf"
     for digits in range(9):
