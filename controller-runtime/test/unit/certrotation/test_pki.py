@@ -35,6 +35,12 @@ def test_a_go_manager_can_take_the_secret_over(made: Material) -> None:
     assert name.value == "webhook-ca"
 
 
+def test_only_the_extensions_that_rfc_5280_wants_critical_are_critical(made: Material) -> None:
+    for pem in (made.ca_crt, made.tls_crt):
+        critical = {type(each.value) for each in pki.certificate(pem).extensions if each.critical}
+        assert critical == {x509.BasicConstraints, x509.KeyUsage}
+
+
 def test_data_is_kept_as_a_secret_keeps_it(made: Material) -> None:
     data = made.to_data()
     assert sorted(data) == ["ca.crt", "ca.key", "tls.crt", "tls.key"]

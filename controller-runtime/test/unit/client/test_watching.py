@@ -302,6 +302,24 @@ async def test_an_outage_that_lasts_is_a_warning_and_a_line_when_it_is_over(fail
     assert told(captured)[-1] == ("info", "Watch continues")
 
 
+@pytest.mark.parametrize(("seconds", "levels"), [(2.9, []), (3.1, ["warning", "info"])])
+async def test_an_outage_is_told_when_it_has_lasted_three_seconds(seconds: float, levels: list[str]) -> None:
+    breaks = lines(line("ADDED", "a", 2), end=rest.TransportError("broken"))
+    answers = [breaks, answer(503, refusal(503, "Unavailable")), lines(line("ADDED", "b", 3), quiet=True)]
+    began = anyio.current_time()
+
+    async def respond(_: rest.Request) -> rest.FakeResponse:
+        if len(transport.requests) == 2:
+            await anyio.sleep_until(began + seconds)
+        return answers[len(transport.requests) - 1]()
+
+    transport = rest.FakeTransport(respond)
+    with capture_logs() as captured:
+        async with LiveClient(transport).watch(ConfigMap, resource_version="1") as watch:
+            assert await take(watch, 2) == ["ADDED a", "ADDED b"]
+    assert [level for level, _ in told(captured)] == levels
+
+
 async def test_each_outage_is_told() -> None:
     outage = [answer(503, refusal(503, "ServiceUnavailable"))] * 8
     client, _ = serving(

@@ -257,6 +257,11 @@ def test_a_lease_has_the_times_that_go_managers_give_it() -> None:
     assert (made.lease_duration, made.renew_deadline, made.retry_period) == (15.0, 10.0, 2.0)
 
 
+def test_webhooks_have_the_port_that_go_managers_give_them() -> None:
+    """Services and network policies that were written for a Go manager name this port."""
+    assert Options().webhook_port == 9443
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

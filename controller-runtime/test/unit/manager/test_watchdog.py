@@ -68,7 +68,7 @@ async def test_the_code_that_blocks_the_event_loop_is_reported(
         await asyncio.create_task(call(), name="controller busy")
     (line,) = lines
     assert str(line["event"]).startswith("The event loop is blocked")
-    assert line["task"] == "controller busy"
+    assert (line["task"], line["seconds"]) == ("controller busy", 1)
     assert str(line["at"]).startswith(f"{blocks.__name__} ({__file__}:")
     if blocks is waits_for_a_process:
         assert "Popen." in str(line["in"])
