@@ -47,19 +47,23 @@ def client(status: int, body: bytes, **headers: str) -> LiveClient:
 
 @call
 @pytest.mark.parametrize(
-    ("status", "body", "headers"),
+    ("status", "body", "headers", "message"),
     [
-        pytest.param(200, HTML, {"Content_Type": "text/html; charset=utf-8"}, id="a page"),
-        pytest.param(301, b"", {"Location": "https://login.example.com/"}, id="a redirect"),
-        pytest.param(304, b"", {}, id="not modified"),
-        pytest.param(101, b"", {}, id="another protocol"),
-        pytest.param(0, b"", {}, id="no status"),
+        pytest.param(200, HTML, {"Content_Type": "text/html"}, "of type 'text/html', not JSON", id="a page"),
+        pytest.param(301, b"", {"Location": "https://sso/"}, "redirects to 'https://sso/'", id="a redirect"),
+        pytest.param(304, b"", {}, "status 304 and is not from the Kubernetes API$", id="not modified"),
+        pytest.param(101, b"", {}, "status 101 and is not", id="another protocol"),
+        pytest.param(0, b"", {}, "status 0 and is not", id="no status"),
     ],
 )
 async def test_what_an_api_server_never_answers_is_an_error_of_the_transport(
-    call: Callable[[LiveClient], Awaitable[object]], status: int, body: bytes, headers: dict[str, str]
+    call: Callable[[LiveClient], Awaitable[object]],
+    status: int,
+    body: bytes,
+    headers: dict[str, str],
+    message: str,
 ) -> None:
-    with pytest.raises(rest.AnswerError):
+    with pytest.raises(rest.AnswerError, match=message):
         await call(client(status, body, **headers))
 
 
