@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
+from controller_runtime import metrics
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
@@ -182,6 +184,90 @@ async def test_a_serving_certificate_is_renewed_120_days_ahead_under_the_same_au
         "WebhookCertificatesCreated",
         "WebhookCertificatesRenewed",
     ]
+
+
+async def test_a_certificate_is_renewed_when_it_is_due_and_its_context_is_kept_until_then(world: Any) -> None:
+    until_due = timedelta(days=245) - timedelta(hours=3.5)
+    first = pki.issue(NAMES, world.now() - until_due)
+    await world.put(first)
+    async with world.replicas() as (replica,):
+        await replica.served()
+        context = replica.context()
+        await anyio.sleep(3.5 * 3600 - 60)
+        assert await world.material() == first
+        assert replica.context() is context
+        await anyio.sleep(120)
+        assert await world.material() != first
+        assert replica.context() is not context
+
+
+def sample(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(f"controller_runtime_webhook_{name}", labels) or 0
+
+
+async def test_metrics_count_certificates_by_the_reason_and_show_their_expiry(world: Any) -> None:
+    def issued() -> list[float]:
+        reasons = ("created", "repaired", "renewed")
+        return [sample("certificates_issued_total", reason=reason) for reason in reasons]
+
+    counts = [issued()]
+    async with world.replicas():
+        await anyio.sleep(1)
+        counts.append(issued())
+        await world.put(replace(await world.material(), tls_key=b""))
+        await anyio.sleep(1)
+        counts.append(issued())
+        world.began += timedelta(days=250)
+        await anyio.sleep(2 * 3600)
+        counts.append(issued())
+    grown = [[now - then for then, now in zip(*each, strict=True)] for each in pairwise(counts)]
+    assert grown == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    material = await world.material()
+    for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
+        expiry = pki.certificate(pem).not_valid_after_utc.timestamp()
+        assert sample("certificate_expiry_timestamp_seconds", certificate=label) == expiry
+
+
+async def test_passes_that_fail_are_counted_and_repeated_after_growing_delays(world: Any) -> None:
+    fails, times = True, list[float]()
+
+    async def refuse(client: Any, kind: Any, key: Any) -> Any:
+        if fails:
+            times.append(anyio.current_time())
+            raise ForbiddenError("you may not", code=403, reason="Forbidden")
+        return await client.get(kind, key)
+
+    def delays() -> list[float]:
+        return [after - before for before, after in pairwise(times)]
+
+    before = sample("certificates_failures_total")
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(get=refuse))
+    world.watch = lambda changed: anyio.sleep_forever()
+    async with world.replicas() as (replica,):
+        await anyio.sleep(100)
+        assert delays() == [0.5, 1, 2, 4, 8, 16, 30, 30]
+        assert sample("certificates_failures_total") == before + len(times)
+        fails = False
+        await replica.served()
+        fails = True
+        times.clear()
+        await anyio.sleep(3600 + 5)
+        assert delays() == [0.5, 1, 2]
+
+
+async def test_readiness_tells_that_the_certificate_has_expired(world: Any) -> None:
+    async def refuse(client: Any, obj: Any, **options: Any) -> Any:
+        raise ForbiddenError("you may not", code=403, reason="Forbidden")
+
+    async with world.replicas(period=10.0) as (replica,):
+        await replica.served()
+        world.client = interceptor.wrap(world.client, interceptor.Funcs(update=refuse))
+        world.began += timedelta(days=364)
+        await anyio.sleep(15)
+        replica.check()
+        world.began += timedelta(days=1)
+        with pytest.raises(NotHealthyError, match="the certificate has expired: you may not"):
+            replica.check()
 
 
 def usage(**chosen: bool) -> x509.KeyUsage:
