@@ -255,7 +255,7 @@ async def test_passes_that_fail_are_counted_and_repeated_after_growing_delays(wo
         assert delays() == [0.5, 1, 2]
 
 
-async def test_readiness_tells_that_the_certificate_has_expired(world: Any) -> None:
+async def test_readiness_tells_why_an_expired_certificate_was_not_renewed(world: Any) -> None:
     async def refuse(client: Any, obj: Any, **options: Any) -> Any:
         raise ForbiddenError("you may not", code=403, reason="Forbidden")
 
