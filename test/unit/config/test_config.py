@@ -198,7 +198,7 @@ def test_a_duration_that_go_would_not_read_is_refused(tmp_path: Path, duration: 
     ("text", "complaint"),
     [
         ("leaseDuration: 10s, renewDeadline: 10s", "leaderElection.leaseDuration"),
-        ("renewDeadline: 2s, retryPeriod: 2s", "leaderElection.renewDeadline"),
+        ("renewDeadline: 6s, retryPeriod: 5s", "leaderElection.renewDeadline"),
         ("retryPeriod: 0s", "leaderElection.retryPeriod"),
     ],
 )

@@ -25,6 +25,12 @@ def test_what_is_made_is_sound_for_its_names_until_it_is_due(made: Material) -> 
     assert (bool(verdict), verdict.due, verdict.authority) == (False, True, "")
 
 
+def test_what_is_issued_by_an_old_authority_is_due_with_the_authority(made: Material) -> None:
+    ends = pki.certificate(made.ca_crt).not_valid_after_utc
+    renewed = pki.reissue(made, NAMES, ends - timedelta(days=600))
+    assert pki.renewal(renewed) == ends - timedelta(days=400)
+
+
 def test_a_go_manager_can_take_the_secret_over(made: Material) -> None:
     """A Go manager expects the authority's key as PKCS#1, and its name also as a subject alternative name."""
     assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")

@@ -92,7 +92,7 @@ async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_gra
     assert server.lease["spec"]["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize(("seconds", "released"), [(1, False), (20, True)])
+@pytest.mark.parametrize(("seconds", "released"), [(1, False), (14, False), (20, True)])
 async def test_the_lease_is_left_to_lapse_while_a_write_may_still_take_effect(
     seconds: float, released: bool
 ) -> None:

@@ -66,6 +66,7 @@ async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
 
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", namespaced=True)
+OTHERS = Resource("jobset.x-k8s.io", "v1alpha2", "others", namespaced=True)
 EVENTS = Resource("", "v1", "events", namespaced=True)
 
 
@@ -76,7 +77,8 @@ async def test_each_resource_has_a_limit_of_its_own() -> None:
         for number in range(50):
             tasks.start_soon(throttle.send, requests.get(JOB_SETS, "team-a", f"a-{number}"))
         await anyio.lowlevel.checkpoint()
-        await throttle.send(requests.create(EVENTS, "team-a", b"{}"))
+        for resource in (EVENTS, OTHERS):
+            await throttle.send(requests.create(resource, "team-a", b"{}"))
         await throttle.send(GET)
         assert anyio.current_time() == began
         tasks.cancel_scope.cancel()
