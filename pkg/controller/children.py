@@ -644,9 +644,11 @@ class Children:
         """Suspend the running JobSet of a suspended TrainJob, whose objects could not be applied.
 
         A queue may already count the TrainJob's pods as stopped. A JobSet that is not running is left alone.
-        Raises like :meth:`job_set`.
         """
-        live = await self.job_set(train_job)
+        try:
+            live = await self.job_set(train_job)
+        except (PendingError, trainjob.ChildConflictError):
+            return
         if live is None or state_of(train_job, live) is not JobSetState.STOPPING:
             return
         wire = content(live.to_dict())

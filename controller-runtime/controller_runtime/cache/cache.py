@@ -375,6 +375,7 @@ class Cache:
             self._check_loop(kind)
             try:
                 await informer.readable(namespace, self.options.read_timeout)
+                break
             except errors.CacheNotStartedError:  # the informer was removed meanwhile
                 informer = self._informer(kind)
         return informer
