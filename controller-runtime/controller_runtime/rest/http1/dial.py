@@ -218,7 +218,7 @@ def _check_name(name: str) -> None:
         name.encode("idna")  # as the resolver and TLS do
     except UnicodeError as error:
         raise Error(f"{name!r} is not a host name: {error}") from error
-    if name.startswith(".") or "\0" in name:
+    if "\0" in name:
         raise Error(f"{name!r} is not a host name")
 
 

@@ -7,11 +7,12 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from controller_runtime import log, rest
+from controller_runtime import Request, log, rest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.machinery import NamespacedName
@@ -261,10 +262,11 @@ def test_lines_that_a_client_can_cause_are_held_back_and_counted() -> None:
     assert [limiter.allow() for _ in range(3)] == [{"heldBack": 1}, {}, None]
 
 
-def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:
+@pytest.mark.parametrize("field", ["error", "exc_info"])
+def test_an_error_carries_its_text_and_its_stack(lines: Start, field: str) -> None:
     read = lines()
     error = caught(ExceptionGroup("both", [ValueError("one"), OSError("two")]))
-    log.logger_from().error("Reconciler error", error=error)
+    log.logger_from().error("Reconciler error", **{field: error})
     line = json.loads(read()[0])
     assert line["error"] == "one\ntwo"
     assert "ValueError: one" in line["stacktrace"]
@@ -314,6 +316,7 @@ def test_values_are_references_and_plain_json(lines: Start) -> None:
         wait=timedelta(seconds=1.5),
         gvk=Pod.gvk,
         some={3},
+        more=MappingProxyType({"keys": [Request("a", "b"), Pod.gvk]}),
         event="e",
     )
     assert json.loads(read()[0]) == {
@@ -325,6 +328,7 @@ def test_values_are_references_and_plain_json(lines: Start) -> None:
         "wait": 1.5,
         "gvk": "v1, Kind=Pod",
         "some": [3],
+        "more": {"keys": [{"namespace": "a", "name": "b"}, "v1, Kind=Pod"]},
         "event_": "e",
     }
 

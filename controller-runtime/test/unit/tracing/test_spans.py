@@ -245,6 +245,14 @@ async def test_the_name_of_a_request_has_its_resource_but_no_object(
     assert [span.name for span in spans.all()] == [name, "test"]
 
 
+@pytest.mark.parametrize(("status", "failed"), [(399, False), (400, True), (503, True)])
+async def test_a_refused_request_is_an_error_of_its_span(spans: Spans, status: int, failed: bool) -> None:
+    traced = spans.tracing.round_tripper(rest.FakeTransport(lambda _: rest.FakeResponse(status, {})))
+    with spans.tracing._tracer.start_as_current_span("test"):
+        await traced.send(rest.Request("GET", "/version"))
+    assert (spans.all()[0].status.status_code is trace.StatusCode.ERROR) is failed
+
+
 async def test_a_watch_and_a_request_of_no_reconcile_have_no_span(spans: Spans) -> None:
     inner = rest.FakeTransport(lambda _: rest.FakeResponse(200, {}))
     traced = spans.tracing.round_tripper(inner)

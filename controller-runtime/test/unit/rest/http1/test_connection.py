@@ -45,6 +45,9 @@ WHOLE = [
         id="gzip",
     ),
     pytest.param(
+        OK.replace(b"\r\n", b"\r\nContent-Encoding: identity\r\n", 1), 200, b"ok", "free", id="identity"
+    ),
+    pytest.param(
         b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s"
         % (len(zlib.compress(SECRET)), zlib.compress(SECRET)),
         200,

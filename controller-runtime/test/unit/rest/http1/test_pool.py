@@ -93,6 +93,22 @@ async def test_a_connection_made_with_another_context_is_not_used(new_pool: NewP
     assert not connection.usable
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_a_caller_that_waits_does_not_get_a_connection_that_it_cannot_use(
+    new_pool: NewPool, fresh: bool
+) -> None:
+    pool, old, new = new_pool(limit=1), ssl.create_default_context(), ssl.create_default_context()
+    held = await pool.connection(old)
+    waiting = asyncio.ensure_future(pool.connection(old if fresh else new, fresh=fresh))
+    behind = asyncio.ensure_future(pool.connection(new))
+    await asyncio.sleep(0)
+    pool.free(held)
+    made = await waiting
+    assert (made is held, held.usable, behind.done()) == (False, False, False)
+    pool.free(made)
+    await behind
+
+
 async def test_callers_beyond_the_limit_wait_in_their_order(new_pool: NewPool, dialer: Instant) -> None:
     pool, order = new_pool(), list[int]()
     held = [await pool.connection(None) for _ in range(2)]
@@ -109,6 +125,21 @@ async def test_callers_beyond_the_limit_wait_in_their_order(new_pool: NewPool, d
         pool.free(connection)
     await asyncio.gather(*users)
     assert (order, len(dialer.made)) == ([0, 1, 2, 3, 4, 5], 2)
+
+
+async def test_who_waited_stays_first_if_another_takes_the_room_in_the_same_turn(new_pool: NewPool) -> None:
+    pool = new_pool(limit=1)
+    held = await pool.connection(None)
+    first, second = (asyncio.ensure_future(pool.connection(None)) for _ in range(2))
+    await asyncio.sleep(0)
+    held.abort()
+    taken = await pool.connection(None)
+    await asyncio.sleep(1)
+    pool.free(taken)
+    assert await first is taken
+    assert not second.done()
+    pool.free(taken)
+    await second
 
 
 async def test_the_room_of_an_ended_connection_is_the_next_ones(new_pool: NewPool, dialer: Instant) -> None:
