@@ -423,6 +423,12 @@ async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(server: An
     assert (await watched.get_informer(ConfigMap)).skipped == 1
 
 
+async def test_an_object_that_is_deleted_may_have_any_finalizers_in_its_spec(server: Any) -> None:
+    server.put("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, spec={"finalizers": 3})
+    cache = await server.start()
+    assert [each.name for each in await cache.list(ConfigMap)] == ["a"]
+
+
 async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any) -> None:
     server.put("a")
     cache = await server.start()

@@ -33,6 +33,7 @@ from controller_runtime.serving import certificates
 
 SECRET = Secret(metadata=ObjectMeta(name="certs", namespace="system"))
 NAMES = ["manager.system.svc"]
+OTHER_TYPE: Any = ed25519.Ed25519PrivateKey.generate()
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -364,7 +365,7 @@ BROKEN: dict[str, tuple[Callable[[Material, datetime], Material], str]] = {
         "tls.crt names no host",
     ),
     "a key of another type": (
-        lambda good, _: replace(good, tls_key=certificates.private_pem(ed25519.Ed25519PrivateKey.generate())),
+        lambda good, _: replace(good, tls_key=certificates.private_pem(OTHER_TYPE)),
         "tls.key is neither an RSA nor an EC key",
     ),
     "another host": (

@@ -132,8 +132,9 @@ async def test_an_eviction_is_answered_by_a_status() -> None:
     assert await answered.subresource("eviction").create(pod, body) is body
 
 
-async def test_a_deletion_may_be_answered_by_nothing() -> None:
-    assert await client(204, b"").remove(OBJ) is None
+@pytest.mark.parametrize(("code", "body"), [(204, b""), (200, b'{"kind":"ConfigMap"}')])
+async def test_a_deletion_may_be_answered_by_nothing_or_an_empty_object(code: int, body: bytes) -> None:
+    assert await client(code, body).remove(OBJ) is None
 
 
 @pytest.mark.parametrize(
