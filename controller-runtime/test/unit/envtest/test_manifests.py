@@ -10,7 +10,14 @@ import anyio
 import pytest
 
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import EventuallyError, open_crd, point_at, read_manifests, wait_established
+from controller_runtime.envtest import (
+    EventuallyError,
+    open_crd,
+    point_at,
+    read_manifests,
+    select_namespaces,
+    wait_established,
+)
 from controller_runtime.machinery import GVK
 from controller_runtime.rest import FakeResponse, FakeTransport, Request, RESTMapper
 
@@ -75,6 +82,17 @@ def test_hooks_are_called_at_the_url_with_their_own_path_and_the_original_is_not
     assert pointed["webhooks"] == [{"name": "a.b.c", "clientConfig": client}]
     assert manifest["metadata"] == {"name": "generic"}
     assert "service" in hook["clientConfig"]
+
+
+def test_hooks_are_called_in_the_selected_namespaces_that_their_own_selector_allows() -> None:
+    own = {"key": "team", "operator": "Exists"}
+    selector = {"matchLabels": {"a": "b"}, "matchExpressions": [own]}
+    manifest = {"webhooks": [{"name": "any"}, {"name": "some", "namespaceSelector": selector}]}
+    selected = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["x", "y"]}
+    first, second = select_namespaces(manifest, ("x", "y"))["webhooks"]
+    assert first["namespaceSelector"] == {"matchExpressions": [selected]}
+    assert second["namespaceSelector"] == {"matchLabels": {"a": "b"}, "matchExpressions": [own, selected]}
+    assert selector["matchExpressions"] == [own]
 
 
 class Apiserver:
