@@ -58,8 +58,9 @@ async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
     assert service.shared.kept_total == 0
 
 
-async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
-    resting = [await service.connect() for _ in range(3)]
+@pytest.mark.parametrize("order", [1, -1], ids=["first connected", "last connected"])
+async def test_of_bodies_that_rest_the_oldest_give_way_to_others(service: Service, order: int) -> None:
+    resting = [await service.connect() for _ in range(3)][::order]
     for each in resting:
         await each.send(PART)
         await settle()
@@ -69,7 +70,25 @@ async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
     began = now()
     assert (await another.ask(PART + b"y" * 100))[0] == 200
     assert now() - began <= 3
-    assert await resting[0].ends() == b""
+    for each in resting[:2]:
+        assert await each.ends() == b""
+    assert (await resting[2].ask(b"x" * 100))[0] == 200
+
+
+async def test_bodies_that_rest_give_way_also_shortly_after_others_had_to_wait(service: Service) -> None:
+    first, second = [[await service.connect() for _ in range(3)] for _ in range(2)]
+    for each in first:
+        await each.send(PART)
+        await settle()
+    await asyncio.sleep(0.4)
+    for each in first:
+        assert (await each.ask(b"x" * 100))[0] == 200
+    for each in second:
+        await each.send(PART)
+        await settle()
+    assert service.shared.crowded
+    with anyio.fail_after(3):
+        assert (await second[2].ask(b"x" * 100))[0] == 200
 
 
 async def test_a_body_that_rests_after_others_went_on_gives_way_in_the_end(service: Service) -> None:
@@ -106,7 +125,9 @@ async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) 
     await asyncio.sleep(100)
     assert not service.requests
     service.go_on.set()
+    began = now()
     assert (await another.next())[0] == 200
+    assert now() == pytest.approx(began, abs=0.01)
     for each in busy:
         assert await each.next() == (200, b"slow")
     assert service.shared.kept_total == 0
@@ -131,6 +152,28 @@ async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> N
         assert (await another.ask(PART + b"y" * 100))[0] == 200
         assert now() - began <= 3
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("by", ["connection", "handshake"])
+async def test_a_place_is_made_when_its_owner_has_waited_a_second(service: Service, by: str) -> None:
+    shared = service.shared
+    shared._max_connections = 1
+
+    async def shake_hands() -> None:
+        with shared.begin_handshake() as scope:
+            await anyio.sleep_forever()
+        shared.end_handshake(scope)
+
+    async with anyio.create_task_group() as tasks:
+        if by == "connection":
+            await service.connect()
+        else:
+            tasks.start_soon(shake_hands)
+            await settle()
+        began = now()
+        with anyio.fail_after(5):
+            await shared.wait_for_room()
+        assert now() == pytest.approx(began + 1, abs=0.01)
 
 
 async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_by_one_in_work(
