@@ -55,15 +55,11 @@ class GrouperWakeups:
             for kind in kinds if script in (self.relabel, self.delete_group) else [RayCluster]:
                 sim.record("wakeups", f"{script.__name__} {kind.gvk.kind}")
                 await script(kind)
-                await self._renew()
+                await renew(self._sim, after=_QUIET)
         for alone in (self.resize_gang, self.copy_pod_of_gang, self.replace_crd, self.change_durations):
             sim.record("wakeups", alone.__name__)
             await alone()
-            await self._renew()
-
-    async def _renew(self) -> None:
-        await anyio.sleep(_QUIET)
-        await renew(self._sim)
+            await renew(self._sim, after=_QUIET)
 
     async def _create(self, kind: type[Object], labels: Document | None = None) -> Document:
         """Create a workload with pods, and wait until nothing happens any more."""

@@ -198,8 +198,12 @@ def writes(sim: Simulation, since: int) -> list[str]:
     ]
 
 
-async def renew(sim: Simulation) -> None:
-    """Check a cluster at rest: managers that start now write nothing, so nothing was forgotten, or done too much."""
+async def renew(sim: Simulation, after: float = 0.0) -> None:
+    """Check a cluster at rest: managers that start now write nothing, so nothing was forgotten, or done too much.
+
+    The cluster is at rest ``after`` so many seconds.
+    """
+    await anyio.sleep(after)
     for name in [*sim.managers]:
         sim.kill(name)
     await anyio.sleep(1.0)

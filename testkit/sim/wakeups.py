@@ -941,5 +941,4 @@ async def play(
     for script in scripts:
         sim.record("wakeups", script.__name__)
         await script(wakeups)
-        await anyio.sleep(_QUIET)
-        await renew(sim)
+        await renew(sim, after=_QUIET)
