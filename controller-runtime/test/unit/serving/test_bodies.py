@@ -91,28 +91,6 @@ async def test_bodies_that_rest_give_way_also_shortly_after_others_had_to_wait(s
         assert (await second[2].ask(b"x" * 100))[0] == 200
 
 
-async def test_a_body_that_rests_after_others_went_on_gives_way_in_the_end(service: Service) -> None:
-    clients = [await service.connect() for _ in range(3)]
-
-    async def begin_three() -> None:
-        for each in clients:
-            await each.send(PART)
-            await settle()
-        assert service.shared.crowded
-
-    await begin_three()
-    await asyncio.sleep(0.5)
-    for each in clients:
-        assert (await each.ask(b"x" * 100))[0] == 200
-    await begin_three()  # these bodies are too new for the check of slow clients that is planned
-    await asyncio.sleep(0.01)
-    another = await service.connect()
-    await another.send(PART)
-    await settle()
-    with anyio.fail_after(5):
-        assert (await another.ask(b"y" * 100))[0] == 200
-
-
 async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) -> None:
     busy = [await service.connect() for _ in range(3)]
     for each in busy:
