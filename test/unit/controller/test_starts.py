@@ -100,7 +100,7 @@ async def reports(w: ReconcilerWorld) -> list[str]:
 
 
 async def times_reported(w: ReconcilerWorld) -> int:
-    await reports(w)
+    await anyio.wait_all_tasks_blocked()
     return sum(each.count or 1 for each in await w.events.list(Event))
 
 
